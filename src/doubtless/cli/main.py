@@ -1,0 +1,100 @@
+"""``doubtless VERB``: finds the verb, and turns what goes wrong into one sentence and exit code 2.
+
+Only the module of the verb that was asked for is imported, and for ``--help`` none: the list below is all
+that the overview needs, so that it answers at once however many verbs there are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from doubtless import __version__
+from doubtless.errors import DoubtlessError
+
+VERBS = {
+    "calibrate": "Make a calibration file from forecasts and human scores.",
+    "apply": "Add intervals to new forecasts.",
+    "evaluate": "Measure forecasts against human scores: agreement, coverage, width, by group.",
+    "reproduce": "Run a table or figure of the papers on real data, ours beside theirs.",
+}
+
+
+def overview() -> str:
+    """The text of ``doubtless --help``."""
+    width = max(map(len, VERBS))
+    verbs = [f"  {name:<{width}}  {summary}" for name, summary in VERBS.items()]
+    lines = [
+        "Usage: doubtless VERB [OPTIONS] [ARGUMENTS]",
+        "",
+        "Score machine translations and say how far each score can be trusted.",
+        "",
+        "Verbs:",
+        *verbs,
+        "",
+        "Options:",
+        f"  {'--version':<{width}}  Print the version.",
+        f"  {'--help':<{width}}  Print this overview; `doubtless VERB --help` explains a verb.",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    verb, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
+    if verb in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    if verb == "--version":
+        print(f"doubtless {__version__}")
+        return 0
+    if verb not in VERBS:
+        raise DoubtlessError(f"there is no verb '{verb}'{_meant(verb)} (doubtless --help lists them)")
+    return _run(verb, rest)
+
+
+def _meant(word: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, VERBS, n=1)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _run(verb: str, arguments: list[str]) -> int:
+    from importlib import import_module
+
+    import typer
+
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.command(help=VERBS[verb])(getattr(import_module(f"doubtless.cli.{verb}"), verb))
+    try:
+        app(args=arguments, prog_name=f"doubtless {verb}")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0
+    return 0
+
+
+def run() -> None:
+    """Entry point of the command line."""
+    try:
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+    except DoubtlessError as error:
+        print(f"doubtless: {error}", file=sys.stderr)
+        code = 2
+    except BrokenPipeError:
+        # The reader went away (`| head`): not an error. Keep the interpreter from flushing into the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    run()

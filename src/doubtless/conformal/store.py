@@ -1,0 +1,272 @@
+"""Calibration files: readable JSON that says how to read a table and how to widen its forecasts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import Any
+
+import numpy as np
+
+import doubtless
+from doubtless.columns import ForecastColumns, attribute
+from doubtless.conformal.binned import Bins
+from doubtless.conformal.ece import FittedEce
+from doubtless.conformal.grouped import Categories, Cells, FittedGrouped
+from doubtless.conformal.leakage import Hashes, Sketch, fingerprints
+from doubtless.conformal.predictive import PredictiveDistribution
+from doubtless.conformal.split import UNBOUNDED, Bounds, FittedSplit, Floats, Intervals
+from doubtless.conformal.weighted import FittedWeighted
+from doubtless.errors import InputError
+from doubtless.forecast import Forecast
+from doubtless.formats.files import opened, replace_file
+from doubtless.segments import Table
+
+Fitted = FittedSplit | FittedGrouped | FittedWeighted | FittedEce
+
+FORMAT = "doubtless calibration"
+VERSION = 1
+REFERENCE_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which columns a calibration reads: the forecast, the group, the number to bin by, the weight."""
+
+    columns: ForecastColumns
+    by: tuple[str, ...] = ()
+    bins: str | None = None
+    weights: str | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """All columns that are read."""
+        single = [name for name in (self.bins, self.weights) if name and not name.startswith("@")]
+        text = {"src"} if self.bins == "@source-length" else set()
+        return self.columns.names | set(self.by) | set(single) | text
+
+    def condition(self, table: Table, forecast: Forecast, alpha: float) -> Any:
+        """What the calibrator asks for besides the forecast: groups, numbers or weights."""
+        if self.by:
+            return table.labels(self.by)
+        if self.bins:
+            return attribute(table, forecast, self.bins, alpha)
+        if self.weights:
+            return table.numbers(self.weights)
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A random sample of calibration rows, to tell later whether new ones still look like them."""
+
+    score: Floats
+    uncertainty: Floats
+    nonconformity: Floats
+
+    @classmethod
+    def of(cls, forecast: Forecast, nonconformity: Floats, alpha: float, seed: int = 0) -> Reference:
+        """Sample at most 1,000 rows; a sample of exchangeable rows is exchangeable."""
+        n = len(forecast)
+        rows = np.random.default_rng(seed).permutation(n)[:REFERENCE_ROWS]
+        return cls(forecast.score[rows], forecast.uncertainty(alpha)[rows], nonconformity[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A fitted calibrator with all that is needed to apply it to another table."""
+
+    fitted: Fitted
+    reading: Reading
+    human: str
+    reference: Reference
+    sketch: Sketch | None = None
+    sketched: tuple[str, ...] = ()
+    distribution: PredictiveDistribution | None = None
+
+    def forecast(self, table: Table) -> Forecast:
+        """Read the forecast of a table."""
+        return self.reading.columns.read(table, self.fitted.alpha)
+
+    def intervals(self, table: Table, forecast: Forecast) -> Intervals:
+        """Return the intervals of a table's rows."""
+        return self.fitted.intervals(forecast, self.reading.condition(table, forecast, self.fitted.alpha))
+
+    def chance_below(self, table: Table, forecast: Forecast, threshold: float) -> Floats:
+        """The chance that the human score of each row is below a threshold."""
+        if self.distribution is None:
+            raise InputError(
+                "the calibration holds no predictive distribution (calibrate with --distribution)"
+            )
+        condition = self.reading.condition(table, forecast, self.fitted.alpha)
+        return self.distribution.chance_below(forecast, threshold, condition)
+
+    def rows_seen_again(self, table: Table) -> int:
+        """Count (or estimate) the rows of a table that took part in the calibration."""
+        if self.sketch is None or not all(table.has(name) for name in self.sketched):
+            return 0
+        return self.sketch.seen_again(row_hashes(table, self.sketched))
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the intervals were made."""
+        parts = [f"kind:{self.fitted.kind}", f"alpha:{self.fitted.alpha}", f"n:{self.fitted.n}"]
+        conditions = {
+            "by": "+".join(self.reading.by),
+            "bins": self.reading.bins,
+            "weights": self.reading.weights,
+        }
+        parts += [f"{name}:{value}" for name, value in conditions.items() if value]
+        return "|".join([*parts, f"version:{doubtless.__version__}"])
+
+
+def row_hashes(table: Table, columns: tuple[str, ...]) -> Hashes:
+    """Fingerprints of the rows in the given columns (by name or role)."""
+    frame = table.frame.select(table.column(name).alias(name) for name in columns)
+    return fingerprints(frame)
+
+
+def save(calibration: Calibration, path: str | os.PathLike[str]) -> None:
+    """Write a calibration file."""
+    replace_file(path, (json.dumps(as_json(calibration), ensure_ascii=False, indent=1) + "\n").encode())
+
+
+def load(path: str | os.PathLike[str]) -> Calibration:
+    """Read a calibration file."""
+    name = os.fspath(path)
+    with opened(path, name) as stream:
+        raw = stream.read()
+    try:
+        data = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise InputError(f"{name}: this is not a calibration file (not valid JSON)") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InputError(f"{name}: this is not a calibration file")
+    if data.get("version") != VERSION:
+        raise InputError(f"{name}: version {data.get('version')} of the format, expected {VERSION}")
+    try:
+        return from_json(data)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{name}: the calibration file is damaged ({reason})") from None
+
+
+def as_json(calibration: Calibration) -> dict[str, Any]:
+    """Return a calibration as plain data."""
+    fitted, reading = calibration.fitted, calibration.reading
+    data: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": f"doubtless {doubtless.__version__}",
+        "kind": fitted.kind,
+        "alpha": fitted.alpha,
+        "n": fitted.n,
+        "human": calibration.human,
+        "columns": reading.columns.as_json(),
+        "by": list(reading.by),
+        "bins": reading.bins,
+        "weights": reading.weights,
+        "range": None if fitted.bounds == UNBOUNDED else list(fitted.bounds),
+        **_parameters(fitted),
+    }
+    if calibration.distribution is not None:
+        data["distribution"] = [part.tolist() for part in calibration.distribution.parts]
+    reference = calibration.reference
+    data["reference"] = {
+        "score": reference.score.tolist(),
+        "uncertainty": reference.uncertainty.tolist(),
+        "nonconformity": reference.nonconformity.tolist(),
+    }
+    if calibration.sketch is not None:
+        data["fingerprints"] = {
+            "columns": list(calibration.sketched),
+            "complete": calibration.sketch.complete,
+            "rows": [f"{value:016x}" for value in calibration.sketch.kept.tolist()],
+        }
+    return data
+
+
+def _parameters(fitted: Fitted) -> dict[str, Any]:
+    if isinstance(fitted, FittedEce):
+        return {"scale": fitted.scale, "offset": fitted.offset}
+    if isinstance(fitted, FittedWeighted):
+        return {"side": fitted.side, "scores": fitted.scores.tolist(), "mass": fitted.mass.tolist()}
+    if isinstance(fitted, FittedSplit):
+        return {"side": fitted.side, "factor": _finite(fitted.factor)}
+    cells = fitted.cells
+    inner = {"edges": list(cells.edges)} if isinstance(cells, Bins) else {}
+    groups = [
+        {"name": name, "n": n, "factor": _finite(factor)}
+        for name, n, factor in zip(cells.names, fitted.counts, fitted.factors, strict=True)
+    ]
+    policies = {"unseen": fitted.unseen, "small": fitted.small}
+    return {"side": fitted.side, "pooled": _finite(fitted.pooled), **policies, **inner, "groups": groups}
+
+
+def from_json(data: Mapping[str, Any]) -> Calibration:
+    """Make a calibration again from :func:`as_json`."""
+    bounds: Bounds = (
+        UNBOUNDED if data["range"] is None else (float(data["range"][0]), float(data["range"][1]))
+    )
+    columns = ForecastColumns.from_json(data["columns"])
+    reading = Reading(columns, tuple(data["by"]), data["bins"], data["weights"])
+    fitted = _fitted(data, bounds)
+    reference = Reference(
+        *(np.array(data["reference"][c], dtype=float) for c in Reference.__dataclass_fields__)
+    )
+    sketch, sketched = None, ()
+    if "fingerprints" in data:
+        marks = data["fingerprints"]
+        kept = np.array([int(row, 16) for row in marks["rows"]], dtype=np.uint64)
+        sketch, sketched = Sketch(kept, bool(marks["complete"])), tuple(marks["columns"])
+    distribution = None
+    if "distribution" in data:
+        cells = fitted.cells if isinstance(fitted, FittedGrouped) else None
+        unseen = fitted.unseen if isinstance(fitted, FittedGrouped) else "error"
+        parts = tuple(np.array(part, dtype=float) for part in data["distribution"])
+        distribution = PredictiveDistribution(fitted.alpha, parts, cells, unseen)
+    return Calibration(fitted, reading, str(data["human"]), reference, sketch, sketched, distribution)
+
+
+def _fitted(data: Mapping[str, Any], bounds: Bounds) -> Fitted:
+    kind, alpha, n = data["kind"], float(data["alpha"]), int(data["n"])
+    if kind == "ece":
+        return FittedEce(alpha, float(data["scale"]), float(data["offset"]), n, bounds)
+    if kind == "weighted":
+        scores, mass = np.array(data["scores"], dtype=float), np.array(data["mass"], dtype=float)
+        return FittedWeighted(alpha, scores, mass, data["side"], bounds)
+    if kind == "split":
+        return FittedSplit(alpha, _or_infinite(data["factor"]), n, data["side"], bounds)
+    if kind != "grouped":
+        raise InputError(f"unknown kind '{kind}'")
+    groups = data["groups"]
+    cells: Cells
+    if "edges" in data:
+        cells = Bins(tuple(float(edge) for edge in data["edges"]))
+    else:
+        cells = Categories(tuple(str(group["name"]) for group in groups))
+    return FittedGrouped(
+        alpha=alpha,
+        cells=cells,
+        factors=tuple(_or_infinite(group["factor"]) for group in groups),
+        counts=tuple(int(group["n"]) for group in groups),
+        pooled=_or_infinite(data["pooled"]),
+        n=n,
+        side=data["side"],
+        bounds=bounds,
+        unseen=data["unseen"],
+        small=data["small"],
+    )
+
+
+def _finite(factor: float) -> float | None:
+    return None if isinf(factor) else factor
+
+
+def _or_infinite(factor: float | None) -> float:
+    return inf if factor is None else float(factor)

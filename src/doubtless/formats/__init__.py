@@ -1,0 +1,5 @@
+"""File formats: bytes to columns with the line of each row, and back.
+
+One module a format. A parser yields ``Chunk`` objects, so that a large file never stands in memory as
+Python objects; every refusal is an :class:`~doubtless.errors.InputError` that names file and line.
+"""

@@ -1,0 +1,1 @@
+"""Meta-evaluation: how well scores agree with humans."""
