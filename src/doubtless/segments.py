@@ -7,10 +7,12 @@ as strings and turned into numbers only where a number is asked for.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,9 +20,11 @@ import numpy as np
 import polars as pl
 
 from doubtless.errors import InputError
-from doubtless.formats import delimited, json, parquet, text
+from doubtless.formats import delimited, json, parquet, text, values
 from doubtless.formats.chunks import Parsed
-from doubtless.formats.files import opened, replace_file
+from doubtless.formats.files import named, opened, replace_file
+from doubtless.formats.guard import refused
+from doubtless.formats.words import listed, quoted
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -49,6 +53,10 @@ class Table:
     roles
         Which column plays which part, where that is not the column of the same name:
         ``{"mt": "hyp"}``.
+    has_lines
+        Whether ``lines`` are lines, and not just rows.
+    known
+        Columns of the file, for messages, when not all of them were kept.
 
     Examples
     --------
@@ -62,9 +70,10 @@ class Table:
     lines: np.ndarray
     roles: Mapping[str, str] = field(default_factory=dict)
     has_lines: bool = True
+    known: Collection[str] = ()
 
     def __len__(self) -> int:
-        return self.frame.height
+        return len(self.lines)
 
     def place(self, row: int) -> str:
         """Say where a row came from: ``segments.tsv:17``."""
@@ -78,8 +87,8 @@ class Table:
         """Return a column by its own name or by its role."""
         name = self.roles.get(column, column)
         if name not in self.frame.columns:
-            names = ", ".join(self.frame.columns) or "none"
-            raise InputError(f"{self.name}: no column '{name}' (its columns: {names})")
+            columns = listed(self.known or self.frame.columns)
+            raise InputError(f"{self.name}: no column {quoted(name)} (its columns: {columns})")
         return self.frame[name]
 
     def numbers(self, column: str, missing: bool = False) -> Floats:
@@ -94,30 +103,26 @@ class Table:
         """
         series = self.column(column)
         if series.dtype == pl.String:
-            stripped = series.str.strip_chars()
-            absent = (stripped == "") | stripped.is_null()
-            values = stripped.cast(pl.Float64, strict=False)
-            wrong = values.is_null() & ~absent
+            found, absent, wrong = values.numbers(series)
             if wrong.any():
-                row = int(wrong.arg_max() or 0)
-                raise InputError(
-                    f"{self.place(row)}: '{series[row]}' in column '{series.name}' is not a number"
-                )
+                row = _first(wrong)
+                cell = quoted(series[row])
+                raise InputError(f"{self.place(row)}: {cell} in column {quoted(series.name)} is not a number")
         elif series.dtype.is_numeric() or series.dtype == pl.Null:
-            values = series.cast(pl.Float64)
+            found = series.cast(pl.Float64)
             # A NaN in a binary format is how many programs write "missing".
-            absent = values.is_null() | (values.is_nan().fill_null(False) if missing else False)
+            absent = found.is_null() | (found.is_nan().fill_null(True) & missing)
         else:
-            raise InputError(f"{self.name}: column '{series.name}' holds {series.dtype}, expected numbers")
-        found = values.to_numpy().astype(np.float64, copy=False)
-        bad = ~np.isfinite(found)
+            raise self._unfit(series, "numbers")
+        result = found.to_numpy().astype(np.float64, copy=False)
+        bad = ~np.isfinite(result)
         if missing:
             bad &= ~absent.to_numpy()
         if bad.any():
             row = int(bad.argmax())
-            what = "empty" if absent[row] else f"{found[row]}, not a finite number"
-            raise InputError(f"{self.place(row)}: column '{series.name}' is {what}")
-        return found
+            what = "empty" if absent[row] else f"{result[row]}, not a finite number"
+            raise InputError(f"{self.place(row)}: column {quoted(series.name)} is {what}")
+        return result
 
     def number_lists(self, column: str) -> Floats:
         """Return a column of equally long lists of finite numbers as a matrix.
@@ -126,49 +131,60 @@ class Table:
         """
         series = self.column(column)
         if series.dtype == pl.String:
-            try:
-                series = series.str.json_decode(pl.List(pl.Float64))
-            except pl.exceptions.PolarsError:
+            lists, wrong = values.number_lists(series)
+            if wrong.any():
+                row = _first(wrong)
+                cell = quoted(series[row] or "")
                 raise InputError(
-                    f"{self.name}: column '{column}' is not a list of numbers throughout"
-                ) from None
-        if not isinstance(series.dtype, pl.List | pl.Array):
+                    f"{self.place(row)}: {cell} in column {quoted(series.name)} is not a list of numbers"
+                )
+        elif isinstance(series.dtype, pl.List | pl.Array) and (
+            series.dtype.inner.is_numeric() or series.dtype.inner == pl.Null
+        ):
+            lists = series.cast(pl.List(pl.Float64))
+        else:
+            raise self._unfit(series, "lists of numbers")
+        lengths = lists.list.len().fill_null(0)
+        width = lengths[0] if len(lengths) else 0
+        uneven = (lengths != width) | (lengths == 0)
+        if uneven.any():
+            row = _first(uneven)
+            expected = f"{width} as in the first row" if width else "some"
             raise InputError(
-                f"{self.name}: column '{column}' holds {series.dtype}, expected lists of numbers"
+                f"{self.place(row)}: {lengths[row]} numbers in {quoted(series.name)}, expected {expected}"
             )
-        if isinstance(series.dtype, pl.Array):
-            series = series.arr.to_list()
-        lengths = series.list.len().fill_null(0).to_numpy()
-        width = int(lengths[0]) if len(lengths) else 0
-        if (lengths != width).any() or width == 0:
-            row = int((lengths != width).argmax())
-            raise InputError(
-                f"{self.place(row)}: {lengths[row]} numbers in '{column}', expected {width or 'some'}"
-            )
-        try:
-            matrix = series.list.to_array(width).to_numpy().astype(np.float64, copy=False)
-        except (pl.exceptions.PolarsError, ValueError, TypeError):
-            raise InputError(f"{self.name}: column '{column}' is not a list of numbers throughout") from None
+        matrix = lists.explode().to_numpy().reshape(-1, width)
         bad = ~np.isfinite(matrix).all(axis=1)
         if bad.any():
             row = int(bad.argmax())
-            raise InputError(f"{self.place(row)}: '{column}' holds a number that is missing or not finite")
+            raise InputError(
+                f"{self.place(row)}: {quoted(series.name)} holds a number that is missing or not finite"
+            )
         return matrix
+
+    def _unfit(self, series: pl.Series, wish: str) -> InputError:
+        return InputError(f"{self.name}: column {quoted(series.name)} holds {series.dtype}, expected {wish}")
 
     def labels(self, columns: Sequence[str]) -> pl.Series:
         """Return the group of each row: the values of one column, or of several joined by ``/``."""
-        parts = [self.column(name).cast(pl.String) for name in columns]
-        for part in parts:
-            if part.null_count():
-                row = int(part.is_null().arg_max() or 0)
-                raise InputError(f"{self.place(row)}: column '{part.name}' is empty, expected a group")
+        parts = []
+        for series in map(self.column, columns):
+            if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
+                raise self._unfit(series, "groups")
+            part = series.cast(pl.String)
+            absent = (part == "").fill_null(True)
+            if absent.any():
+                place = self.place(_first(absent))
+                raise InputError(f"{place}: column {quoted(series.name)} is empty, expected a group")
+            parts.append(part)
         frame = pl.DataFrame({str(i): part for i, part in enumerate(parts)})
         return frame.select(pl.concat_str(pl.all(), separator="/")).to_series()
 
     def take(self, rows: np.ndarray) -> Table:
         """Keep the given rows (a mask or row numbers)."""
         index = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return replace(self, frame=self.frame[index], lines=self.lines[index])
+        frame = self.frame[index] if self.frame.width else self.frame
+        return replace(self, frame=frame, lines=self.lines[index])
 
     def repeated(self) -> int:
         """Count the rows that repeat another row's source and translation (and system, if there is one)."""
@@ -182,42 +198,24 @@ class Table:
     def where(self, condition: str) -> Table:
         """Keep the rows that meet a condition in SQL: ``not mt_is_ref and lp = 'en-de'``.
 
-        Columns of strings that hold only numbers, or only true and false, are compared as such.
+        Columns of strings that hold only numbers, or only true and false, are compared as such. Columns
+        may be called by their roles.
         """
-        try:
+        with refused(f"the condition {quoted(condition)} cannot be used"):
             wish = pl.sql_expr(condition)
-            for name in wish.meta.root_names():
-                self.column(name)
-            typed = self.frame.with_columns(
-                _typed(self.frame[name]) for name in wish.meta.root_names() if name in self.frame.columns
-            )
-            keep = typed.select(wish.cast(pl.Boolean).fill_null(False)).to_series()
-        except InputError:
-            raise
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
-                raise
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f'the condition "{condition}" cannot be used ({reason})') from None
-        mask = keep.to_numpy()
-        if len(mask) == 1 != len(self):
-            mask = np.repeat(mask, len(self))
-        if not mask.any():
-            raise InputError(f'{self.name}: no row meets "{condition}"')
-        return self.take(mask)
+            columns = {name: values.typed(self.column(name)) for name in wish.meta.root_names()}
+            keep = pl.DataFrame(columns).select(wish.cast(pl.Boolean).fill_null(False)).to_series()
+            if len(keep) == 1:  # a condition on no column, or on all rows together
+                keep = keep.new_from_index(0, len(self))
+            if len(keep) != len(self):
+                raise InputError(f"the condition {quoted(condition)} does not speak of single rows")
+        if not keep.any():
+            raise InputError(f"{self.name}: no row meets {quoted(condition)}")
+        return self.take(keep.to_numpy())
 
 
-def _typed(series: pl.Series) -> pl.Series:
-    if series.dtype != pl.String:
-        return series
-    values = series.set(series == "", None)  # an empty cell is missing
-    numbers = values.cast(pl.Float64, strict=False)
-    if numbers.null_count() == values.null_count():
-        return numbers
-    lowered = values.str.to_lowercase()
-    if lowered.drop_nulls().is_in(["true", "false"]).all():
-        return pl.Series(series.name, lowered == "true")
-    return series
+def _first(mask: pl.Series) -> int:
+    return int(mask.arg_max() or 0)
 
 
 def read(
@@ -253,19 +251,25 @@ def read(
     InputError
         One sentence with file and line.
     """
-    name = "standard input" if os.fspath(source) == "-" else os.fspath(source)
-    kind = format or (ENDINGS.get(Path(name).suffix.lower()) if name != "standard input" else None)
+    name = named(source)
+    kind = format or ENDINGS.get(Path(source).suffix.lower())
     wanted = None if columns is None else {*columns, *(roles or {}).values()}
     with opened(source, name) as stream:
         if kind is None:
             kind, stream = _sniff(stream)
         parsed = _parse(kind, stream, name, wanted, quotes)
-    table = Table(parsed.frame, name, parsed.lines, dict(roles or {}), has_lines=kind != "parquet")
     if not parsed.lines.size:
         raise InputError(f"{name}: the file holds no rows")
-    for column in (roles or {}).values():
+    table = Table(
+        parsed.frame,
+        name,
+        parsed.lines,
+        dict(roles or {}),
+        has_lines=kind != "parquet",
+        known=parsed.names,
+    )
+    for column in table.roles.values():
         table.column(column)
-    _refuse_nul(table)
     return table
 
 
@@ -278,29 +282,29 @@ def _parse(kind: str, stream: BinaryIO, name: str, wanted: Collection[str] | Non
         return json.parse_document(stream, name, wanted)
     if kind == "parquet":
         return parquet.parse(stream, name, wanted)
-    raise InputError(f"unknown format '{kind}', expected one of: {', '.join(sorted(set(ENDINGS.values())))}")
+    raise _unknown_format(kind)
+
+
+def _unknown_format(format: str) -> InputError:
+    known = ", ".join(sorted(set(ENDINGS.values())))
+    return InputError(f"unknown format {quoted(format)}, expected one of: {known}")
 
 
 def _sniff(stream: BinaryIO) -> tuple[str, BinaryIO]:
-    """Tell the format from the first bytes."""
-    data = stream.read()
-    head = data[:65_536].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if head.startswith(b"PAR1"):
+    """Tell the format from the first line that is not blank."""
+    data = io.BytesIO(stream.read())
+    line = next(filter(bytes.strip, data), b"").removeprefix(codecs.BOM_UTF8)
+    data.seek(0)
+    start = line.lstrip()
+    if start.startswith(b"PAR1"):
         kind = "parquet"
-    elif head.startswith(b"["):
+    elif start.startswith(b"["):
         kind = "json"
-    elif head.startswith(b"{"):
-        kind = "jsonl" if json.is_segment(head.split(b"\n", 1)[0]) else "json"
+    elif start.startswith(b"{"):
+        kind = "jsonl" if json.is_segment(line) else "json"
     else:
-        kind = "tsv" if b"\t" in head.split(b"\n", 1)[0] else "csv"
-    return kind, io.BytesIO(data)
-
-
-def _refuse_nul(table: Table) -> None:
-    for series in table.frame.iter_columns():
-        if series.dtype == pl.String and series.str.contains("\0", literal=True).any():
-            row = int(series.str.contains("\0", literal=True).fill_null(False).arg_max() or 0)
-            raise InputError(f"{table.place(row)}: column '{series.name}' holds a NUL character")
+        kind = "tsv" if b"\t" in line else "csv"
+    return kind, data
 
 
 def read_parallel(
@@ -312,29 +316,49 @@ def read_parallel(
 
     The table has ``src``, ``mt``, ``ref`` if given, ``system`` (the translation's file) and ``seg``.
     """
-    sources = _read_text(source)
-    references = None if reference is None else _read_text(reference)
-    files = [("reference", reference, references)] if references is not None else []
-    systems = [(os.fspath(path), _read_text(path)) for path in translations]
-    if not systems:
+    files = [source, *translations, *([] if reference is None else [reference])]
+    texts = []
+    for path in files:
+        with opened(path, named(path)) as stream:
+            texts.append(text.segments_of(stream, named(path)))
+    sources = texts[0]
+    count = len(translations)
+    if not count:
         raise InputError("no translation was given")
-    for path, lines in [*systems, *((os.fspath(p or ""), t or []) for _, p, t in files)]:
+    for path, lines in zip(files, texts, strict=True):
         if len(lines) != len(sources):
-            raise InputError(f"{path}: {len(lines)} lines, but {os.fspath(source)} has {len(sources)}")
+            raise InputError(f"{named(path)}: {len(lines)} lines, but {named(source)} has {len(sources)}")
     if not sources:
-        raise InputError(f"{os.fspath(source)}: the file is empty")
-    count = len(systems)
-    data: dict[str, Any] = {"src": sources * count, "mt": [line for _, lines in systems for line in lines]}
-    if references is not None:
-        data["ref"] = references * count
-    data["system"] = [path for path, lines in systems for _ in lines]
+        raise InputError(f"{named(source)}: the file is empty")
+    data: dict[str, Any] = {"src": sources * count, "mt": list(chain(*texts[1 : count + 1]))}
+    if reference is not None:
+        data["ref"] = texts[-1] * count
+    data["system"] = [os.fspath(path) for path in translations for _ in sources]
     data["seg"] = list(range(len(sources))) * count
-    return Table(pl.DataFrame(data), os.fspath(source), np.tile(np.arange(1, len(sources) + 1), count))
+    return Table(pl.DataFrame(data), named(source), np.tile(np.arange(1, len(sources) + 1), count))
 
 
-def _read_text(path: str | os.PathLike[str]) -> list[str]:
-    with opened(path, os.fspath(path)) as stream:
-        return text.segments_of(stream, os.fspath(path))
+def write_parallel(data: Any, files: Mapping[str, str | os.PathLike[str]]) -> None:
+    """Write columns of text as parallel text, one file a column: ``{"src": "en.txt", "mt": "de.txt"}``.
+
+    A missing text becomes an empty line. All columns are checked before the first file is written.
+    """
+    table = as_table(data)
+    rendered = [(path, text.render(_one_line_texts(table, column))) for column, path in files.items()]
+    for path, content in rendered:
+        replace_file(path, content)
+
+
+def _one_line_texts(table: Table, column: str) -> pl.Series:
+    series = table.column(column)
+    if series.dtype != pl.String:
+        raise table._unfit(series, "text")
+    series = series.fill_null("")
+    broken = series.str.contains(r"\n|\r\z")  # a carriage return at the end would be taken for an ending
+    if broken.any():
+        place = table.place(_first(broken))
+        raise InputError(f"{place}: column {quoted(series.name)} holds a line break, expected one line")
+    return series
 
 
 def as_table(data: Any, name: str = "the data") -> Table:
@@ -347,35 +371,53 @@ def as_table(data: Any, name: str = "the data") -> Table:
         return data
     if isinstance(data, pl.DataFrame):
         frame = data
-    elif hasattr(data, "to_dict") and hasattr(data, "iloc"):
-        frame = pl.DataFrame(
-            {str(c): pl.Series(str(c), data[c].to_list(), strict=False) for c in data.columns}
-        )
-    elif isinstance(data, Iterable):
+    elif hasattr(data, "iloc") and hasattr(data, "columns"):
+        frame = _from_pandas(data, name)
+    elif isinstance(data, Iterable) and not isinstance(data, Mapping | str):
         rows = list(data)
         if not all(isinstance(row, Mapping) for row in rows):
             raise InputError(f"{name}: expected a data frame or a list of dicts")
-        frame = pl.DataFrame(rows, infer_schema_length=None)
+        with refused(f"{name}: the rows cannot be made a table"):
+            frame = pl.DataFrame(rows, infer_schema_length=None)
     else:
         raise InputError(f"{name}: expected a data frame or a list of dicts")
     return Table(frame, name, np.arange(1, frame.height + 1), has_lines=False)
 
 
+def _from_pandas(data: Any, name: str) -> pl.DataFrame:
+    """Convert column by column: Polars itself would need pyarrow."""
+    columns: dict[str, pl.Series] = {}
+    for position, column in enumerate(map(str, data.columns)):
+        if column in columns:
+            raise InputError(f"{name}: two columns have the name {quoted(column)}")
+        cells = data.iloc[:, position]
+        # What pandas calls missing (NaN, NaT, NA, None) is null, also in a column of texts.
+        items = [None if gone else item for item, gone in zip(cells, cells.isna(), strict=True)]
+        with refused(f"{name}: column {quoted(column)} cannot be used"):
+            columns[column] = pl.Series(column, items, strict=False)
+    return pl.DataFrame(columns)
+
+
 def render(frame: pl.DataFrame, format: str, metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return a table as the bytes of a file."""
-    if format == "tsv":
-        return delimited.render(frame, "\t").encode()
-    if format == "csv":
-        return delimited.render(frame, ",").encode()
-    if format == "jsonl":
-        return json.render_lines(frame).encode()
-    if format == "json":
-        return json.render_list(frame).encode()
-    if format == "parquet":
-        return parquet.render(frame, metadata or {})
-    raise InputError(
-        f"unknown format '{format}', expected one of: {', '.join(sorted(set(ENDINGS.values())))}"
-    )
+    """Return a table as the bytes of a file.
+
+    JSON has no NaN and no infinity, they become null; see :mod:`doubtless.formats.delimited` for how TSV
+    and CSV write what is missing. ``metadata`` goes into the footer of Parquet, the other formats have no
+    place for it.
+    """
+    if format not in ENDINGS.values():
+        raise _unknown_format(format)
+    for name, kind in frame.schema.items():
+        if kind in (pl.Binary, pl.Object) and format != "parquet":
+            raise InputError(f"column {quoted(name)} holds {kind}, which {format} cannot hold")
+    with refused(f"the table cannot be written as {format}"):
+        if format == "parquet":
+            return parquet.render(frame, metadata or {})
+        if format == "jsonl":
+            return json.render_lines(frame).encode()
+        if format == "json":
+            return json.render_list(frame).encode()
+        return delimited.render(frame, "\t" if format == "tsv" else ",").encode()
 
 
 def write(
@@ -385,7 +427,7 @@ def write(
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InputError(
-            f"{os.fspath(path)}: unknown ending '{ending}', expected one of: {' '.join(ENDINGS)}"
+            f"{named(path)}: unknown ending {quoted(ending)}, expected one of: {' '.join(ENDINGS)}"
         )
     data = frame.frame if isinstance(frame, Table) else frame
     replace_file(path, render(data, ENDINGS[ending], metadata))

@@ -9,7 +9,7 @@ import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-_NEWTON_STEPS = 100
+_MOST_STEPS = 200
 
 
 class Warp(Protocol):
@@ -86,15 +86,18 @@ class TanhWarp:
         reach = sum(self.a)
         low, high = z - reach, z + reach
         y = z.copy()
-        for _ in range(_NEWTON_STEPS):
+        moving = np.ones(z.shape, dtype=bool)
+        for _ in range(_MOST_STEPS):
             gap = self.forward(y) - z
-            low, high = np.where(gap < 0, y, low), np.where(gap > 0, y, high)
+            low, high = np.where(gap <= 0, y, low), np.where(gap >= 0, y, high)
             step = y - gap * np.exp(-self.log_derivative(y))
             # Where Newton leaves the bracket (f is steep beside flat), halve the bracket instead.
-            new = np.where((step >= low) & (step <= high), step, (low + high) / 2)
-            if np.all(np.abs(new - y) <= 1e-15 * np.maximum(1.0, np.abs(y))):
-                return new
-            y = new
+            step = np.where((step > low) & (step < high), step, (low + high) / 2)
+            # A row that has arrived stays, so that its value does not depend on the rows beside it.
+            moving &= np.abs(step - y) > 1e-15 * np.maximum(1.0, np.abs(y))
+            if not moving.any():
+                break
+            y = np.where(moving, step, y)
         return y
 
     def _terms(self) -> zip[tuple[float, float, float]]:

@@ -73,7 +73,9 @@ def number(value: Any, digits: int = 3) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, float):
-        return "∞" if math.isinf(value) else f"{value:.{digits}f}"
+        if math.isinf(value):
+            return "∞"
+        return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.{digits}g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -99,13 +101,16 @@ def print_intervals(
     score, lower, upper = (frame[name].to_numpy() for name in _interval_columns(applied.frame, prefix))
     truth = None if human is None else source.numbers(human, missing=True)[: len(frame)]
     low, high = _drawn_range(score, lower, upper, truth)
+    console = _console()
     chances = [name for name in frame.columns if name.startswith(f"{prefix}chance_below_")]
     table = RichTable(box=None, header_style="dim", pad_edge=False)
     labels = [name for name in ("lp", "system") if source.has(name)]
     for name in labels:
         table.add_column(name, no_wrap=True)
     if source.has("mt"):
-        table.add_column("translation", ratio=1, no_wrap=True, overflow="ellipsis")
+        # What the other columns leave, so that none of them is squeezed out by long translations.
+        room = console.width - _BAR - 9 * (len(labels) + len(chances) + 3) - 2
+        table.add_column("translation", no_wrap=True, overflow="ellipsis", max_width=max(room, 16))
     table.add_column("score", justify="right")
     table.add_column(f"interval ({number(low, 1)} … {number(high, 1)})", no_wrap=True, width=_BAR)
     for name in chances:
@@ -125,7 +130,6 @@ def print_intervals(
             cells.append(Text(number(y, 1), style="bold red" if outside else ""))
         cells.append(frame[f"{prefix}flags"][i])
         table.add_row(*cells)
-    console = _console()
     console.print(table)
     if applied.frame.height > most:
         console.print(f"[dim]… and {applied.frame.height - most} more rows (-o FILE keeps them all)[/]")

@@ -18,7 +18,9 @@ from doubtless.conformal.split import (
     Side,
     SplitConformal,
     conformal_quantile,
+    exact,
     nonconformity,
+    rank,
     smallest_calibration,
     widen,
 )
@@ -58,8 +60,12 @@ class Categories:
     @classmethod
     def of(cls, values: Any) -> Categories:
         """The distinct labels, sorted."""
-        series = _series(values)
-        return cls(tuple(series.unique().sort().to_list()))
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and len(values):
+            first, last = int(values.min()), int(values.max())
+            if last - first < _TABLE_SIZE:
+                found = np.flatnonzero(np.bincount(values - first if first else values))
+                return cls(tuple((found + first).tolist()))
+        return cls(tuple(_series(values).unique().sort().to_list()))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,9 +74,8 @@ class Categories:
 
     def codes(self, values: Any) -> Codes:
         """Position of each value among the labels; -1 for one that is not there."""
-        array = values if isinstance(values, np.ndarray) else None
-        if array is not None and array.dtype.kind in "iu" and self._dense():
-            return self._lookup(array)
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and self._are_small_integers():
+            return self._looked_up(values)
         series = _series(values)
         if self.labels and isinstance(self.labels[0], str):
             found = series.cast(pl.String).cast(pl.Enum(list(self.names)), strict=False).to_physical()
@@ -79,29 +84,30 @@ class Categories:
             found = series.replace_strict(position, default=None, return_dtype=pl.Int64)
         return found.cast(pl.Int64).fill_null(-1).to_numpy()
 
-    def _dense(self) -> bool:
-        return bool(self.labels) and isinstance(self.labels[0], int) and self._span() <= _TABLE_SIZE
+    def _are_small_integers(self) -> bool:
+        if not (self.labels and isinstance(self.labels[0], int)):
+            return False
+        return int(self.labels[-1]) - int(self.labels[0]) < _TABLE_SIZE
 
-    def _span(self) -> int:
-        return int(self.labels[-1]) - int(self.labels[0]) + 1
-
-    def _lookup(self, array: np.ndarray) -> Codes:
-        first, span = int(self.labels[0]), self._span()
-        table = np.full(span + 1, -1, dtype=np.int64)
+    def _looked_up(self, values: np.ndarray) -> Codes:
+        """Codes of integers by a table, or without one where the labels are 0, 1, 2, …"""
+        if not len(values):
+            return np.empty(0, dtype=np.int64)
+        first, last = int(self.labels[0]), int(self.labels[-1])
+        inside = first <= values.min() and values.max() <= last
+        if inside and first == 0 and len(self.labels) == last + 1:
+            return values.astype(np.int64, copy=False)
+        table = np.full(last - first + 2, -1, dtype=np.int64)
         table[np.asarray(self.labels, dtype=np.int64) - first] = np.arange(len(self.labels))
-        offset = array - first if array.dtype.kind == "i" else array.astype(np.int64) - first
-        # Everything outside the table shares its last place, which holds -1.
-        inside = (offset >= 0) & (offset < span)
-        return table[offset if inside.all() else np.where(inside, offset, span)]
+        offset = values.astype(np.int64) - first
+        if not inside:  # everything outside shares the last place, which holds -1
+            offset = np.where((offset >= 0) & (offset <= last - first), offset, last - first + 1)
+        return table[offset]
 
 
 def _series(values: Any) -> pl.Series:
     series = values if isinstance(values, pl.Series) else pl.Series(values=np.asarray(values))
-    if (
-        series.dtype == pl.Categorical
-        or series.dtype == pl.Enum
-        or not (series.dtype.is_integer() or series.dtype == pl.String)
-    ):
+    if not (series.dtype.is_integer() or series.dtype == pl.String):
         series = series.cast(pl.String)
     if series.null_count():
         raise InputError(f"the group in row {int(series.is_null().arg_max() or 0) + 1} is missing")
@@ -110,11 +116,47 @@ def _series(values: Any) -> pl.Series:
 
 def by_cell(values: Floats, codes: Codes, cells: int) -> list[Floats]:
     """Split values by cell, in one stable pass; codes of -1 are left out."""
-    small = codes.astype(np.int16) if cells < 2**15 else codes
-    order = np.argsort(small, kind="stable")  # a radix sort on 16-bit codes
+    # numpy sorts small integers by counting: codes one up, so that -1 fits in too.
+    small = (codes + 1).astype(np.uint8 if cells < 2**8 else np.uint16) if cells < 2**16 else codes
+    arranged = values[np.argsort(small, kind="stable")]
     ends = np.cumsum(np.bincount(codes + 1, minlength=cells + 1))
-    arranged = values[order]
     return [arranged[ends[i] : ends[i + 1]] for i in range(cells)]
+
+
+def cell_quantiles(
+    scores: Floats, codes: Codes, cells: int, alpha: float
+) -> tuple[list[float], list[int], float]:
+    """The conformal quantile and the size of each cell, and the quantile of all scores.
+
+    A cell's quantile nearly always lies among the largest 2 alpha of all scores, so that only these are
+    sorted into cells; a cell in which it does not is looked at whole.
+    """
+    level = exact(alpha)
+    known = codes if codes.min(initial=0) >= 0 else codes[codes >= 0]
+    counts = np.bincount(known, minlength=cells).tolist()
+    n, k = len(scores), rank(len(scores), level)
+    start = n - int(2 * level * n)  # how many scores lie below the part that is looked at
+    ordered = scores.copy()
+    places = [place for place in (start - 1, k - 1) if 0 <= place < n]
+    if places:
+        ordered.partition(places)
+    pooled = float(ordered[k - 1]) if k <= n else inf
+    if start > 0:
+        large = np.flatnonzero(scores > ordered[start - 1])
+        parts = by_cell(scores[large], codes[large], cells)
+    else:
+        parts = by_cell(scores, codes, cells)
+    found = []
+    for cell, (part, size) in enumerate(zip(parts, counts, strict=True)):
+        place = rank(size, level) - 1 - (size - len(part))  # within the part, the smaller scores left out
+        if place >= len(part):
+            found.append(inf)
+        elif place >= 0:
+            part.partition(place)
+            found.append(float(part[place]))
+        else:
+            found.append(conformal_quantile(scores[codes == cell], alpha))
+    return found, counts, pooled
 
 
 @dataclass(frozen=True)
@@ -163,16 +205,15 @@ class GroupedConformal:
     def fit_cells(self, forecast: Forecast, human: ArrayLike, cells: Cells, codes: Codes) -> FittedGrouped:
         """Calibrate within the cells of any partition; rows of cell -1 only take part in the pool."""
         scores = nonconformity(forecast, human, self.alpha, self.side)
-        parts = by_cell(scores, codes, len(cells.names))
-        factors = [conformal_quantile(part, self.alpha) for part in parts]
+        factors, counts, pooled = cell_quantiles(scores, codes, len(cells.names), self.alpha)
         if self.small == "error":
-            self._refuse_small(cells, parts)
+            self._refuse_small(cells, counts)
         return FittedGrouped(
             alpha=self.alpha,
             cells=cells,
             factors=tuple(factors),
-            counts=tuple(len(part) for part in parts),
-            pooled=conformal_quantile(scores, self.alpha),
+            counts=tuple(counts),
+            pooled=pooled,
             n=len(scores),
             side=self.side,
             bounds=self.bounds,
@@ -180,12 +221,12 @@ class GroupedConformal:
             small=self.small,
         )
 
-    def _refuse_small(self, cells: Cells, parts: list[Floats]) -> None:
+    def _refuse_small(self, cells: Cells, counts: list[int]) -> None:
         needed = smallest_calibration(self.alpha)
-        for name, part in zip(cells.names, parts, strict=True):
-            if len(part) < needed:
+        for name, n in zip(cells.names, counts, strict=True):
+            if n < needed:
                 raise InputError(
-                    f"group '{name}' has {len(part)} calibration rows, but alpha {self.alpha} needs {needed}"
+                    f"group '{name}' has {n} calibration rows, but alpha {self.alpha} needs {needed}"
                     " (choose what to do with small groups: pooled or unbounded)"
                 )
 
@@ -211,19 +252,18 @@ class FittedGrouped:
         codes = self.cells.codes(groups)
         if len(codes) != len(forecast):
             raise InputError(f"{len(codes)} groups for {len(forecast)} forecasts")
-        unknown = codes < 0
-        if self.unseen == "error" and unknown.any():
-            row = int(unknown.argmax())
-            label = pl.Series(values=groups)[row] if not isinstance(groups, pl.Series) else groups[row]
+        unknown = bool(len(codes)) and bool(codes.min() < 0)
+        if unknown and self.unseen == "error":
+            row = int((codes < 0).argmax())
             raise InputError(
-                f"group '{label}' in row {row + 1} was not calibrated"
+                f"group '{pl.Series(groups)[row]}' in row {row + 1} was not calibrated"
                 " (choose what to do with unseen groups: pooled or unbounded)"
             )
         # The last place serves unseen groups, to which code -1 points.
-        table = np.array([*(self._factor(f) for f in self.factors), self._policy(self.unseen)])
+        factors = np.array([*(self._factor(f) for f in self.factors), self._policy(self.unseen)])
         fell = np.array([*(isinf(f) for f in self.factors), True])
-        fallback = fell[codes] if fell[:-1].any() or unknown.any() else np.zeros(len(codes), dtype=bool)
-        return widen(forecast, table[codes], self.alpha, self.side, self.bounds, fallback)
+        fallback = fell[codes] if unknown or fell[:-1].any() else None
+        return widen(forecast, factors, self.alpha, self.side, self.bounds, cells=codes, fallback=fallback)
 
     def _factor(self, factor: float) -> float:
         return self._policy(self.small) if isinf(factor) else factor

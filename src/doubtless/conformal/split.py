@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from doubtless.errors import InputError
-from doubtless.forecast import Forecast
+from doubtless.forecast import Forecast, first_not_finite
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Side = Literal["both", "lower", "upper"]
@@ -51,9 +51,15 @@ def smallest_calibration(alpha: float) -> int:
 
 
 def conformal_quantile(scores: Floats, alpha: float) -> float:
-    """The ``rank(n, alpha)``-th smallest score; infinite when n is too small for alpha."""
+    """The ``rank(n, alpha)``-th smallest score; infinite when n is too small for alpha.
+
+    The scores come back in another order: this is where the time of a calibration goes.
+    """
     k = rank(len(scores), exact(alpha))
-    return float(np.partition(scores, k - 1)[k - 1]) if k <= len(scores) else inf
+    if k > len(scores):
+        return inf
+    scores.partition(k - 1)
+    return float(scores[k - 1])
 
 
 def nonconformity(forecast: Forecast, human: ArrayLike, alpha: float, side: Side = "both") -> Floats:
@@ -69,7 +75,6 @@ def nonconformity(forecast: Forecast, human: ArrayLike, alpha: float, side: Side
     if side == "lower":
         return -residual / below
     if above is not below:
-        # In place on the larger side's array: no further temporaries for long tables.
         return np.where(residual >= 0, residual / above, -residual / below)
     np.abs(residual, out=residual)
     residual /= below
@@ -81,10 +86,9 @@ def checked_human(human: ArrayLike, n: int) -> Floats:
     y = np.asarray(human, dtype=np.float64)
     if y.shape != (n,):
         raise InputError(f"{y.size} human scores for {n} forecasts")
-    if not np.isfinite(y).all():
-        raise InputError(
-            f"the human score in row {int(np.isfinite(y).argmin()) + 1} is missing or not finite"
-        )
+    row = first_not_finite(y)
+    if row is not None:
+        raise InputError(f"the human score in row {row + 1} is missing or not finite")
     return y
 
 
@@ -115,38 +119,49 @@ class Intervals:
         return (self.lower <= y) & (y <= self.upper)
 
 
-# A human score whose nonconformity equals the factor must lie inside: these few units in the last place
-# make up for the rounding of (y - score) / spread and back.
-_ROUNDING = 1 + 4 * np.finfo(np.float64).eps
-
-
 def widen(
     forecast: Forecast,
-    factor: Floats | float,
+    factors: Floats | float,
     alpha: float,
     side: Side = "both",
     bounds: Bounds = UNBOUNDED,
+    *,
+    cells: np.ndarray | None = None,
     fallback: np.ndarray | None = None,
 ) -> Intervals:
-    """Intervals whose ends lie ``factor`` spreads from the score (equations 4 and 6)."""
+    """Intervals whose ends lie a factor of spreads from the score (equations 4 and 6).
+
+    ``factors`` is one number, or several of which ``cells`` says which one each row takes.
+    """
     below, above = forecast.spread(alpha)
     n = len(forecast)
-    # An exact zero times an infinite factor cannot occur: spreads are positive.
-    outward = np.asarray(factor) * _ROUNDING if np.ndim(factor) or np.isfinite(factor) else np.asarray(factor)
-    outward = np.where(outward < 0, np.asarray(factor) / _ROUNDING, outward)
-    lower = _end(forecast.score, -outward, below, bounds) if side != "upper" else np.full(n, bounds[0])
-    upper = _end(forecast.score, outward, above, bounds) if side != "lower" else np.full(n, bounds[1])
-    infinite = np.broadcast_to(np.isposinf(factor), n)
-    return Intervals(lower, upper, infinite, np.zeros(n, dtype=bool) if fallback is None else fallback)
-
-
-def _end(score: Floats, factor: Floats, spread: Floats, bounds: Bounds) -> Floats:
-    end = factor * spread
-    end += score
-    np.nextafter(end, np.copysign(np.inf, factor), out=end)
+    table = _outward(np.asarray(factors, dtype=np.float64))
+    factor = table if cells is None else table[cells]
+    reach_down = factor * below if side != "upper" else None
+    reach_up = (
+        reach_down if above is below and side == "both" else factor * above if side != "lower" else None
+    )
+    lower = np.full(n, bounds[0]) if reach_down is None else forecast.score - reach_down
+    upper = np.full(n, bounds[1]) if reach_up is None else np.add(forecast.score, reach_up, out=reach_up)
     if bounds != UNBOUNDED:
-        np.clip(end, *bounds, out=end)
-    return end
+        np.clip(lower, *bounds, out=lower)
+        np.clip(upper, *bounds, out=upper)
+    infinite = np.isposinf(table)
+    unbounded = (
+        infinite[cells] if cells is not None and infinite.any() else np.broadcast_to(infinite.all(), n)
+    )
+    return Intervals(lower, upper, unbounded, np.broadcast_to(False, n) if fallback is None else fallback)
+
+
+def _outward(factors: Floats) -> Floats:
+    """Enlarge factors by a few units in the last place.
+
+    A human score whose nonconformity equals the factor must lie inside its interval, although
+    ``(y - score) / spread`` and the way back are rounded. The sum with the score needs no more: where the
+    reach is at least ``y - score``, the rounded sum is at least ``y``.
+    """
+    few = 4 * np.finfo(np.float64).eps
+    return np.where(factors < 0, factors * (1 - few), factors * (1 + few))
 
 
 @dataclass(frozen=True)
@@ -210,7 +225,7 @@ def p_values(calibration: ArrayLike, new: ArrayLike, seed: int | None = None) ->
     """Conformal p-values of new nonconformity scores: small where a score is unusually large.
 
     ``(1 + #{calibration >= new}) / (n + 1)``; with a seed, ties are broken at random, which makes the
-    p-values exactly uniform under exchangeability. O((n + m) log n).
+    p-values exactly uniform under exchangeability. O((n + m) log(n + m)).
 
     >>> p_values([1.0, 2.0, 3.0], [2.0, 9.0])
     array([0.75, 0.25])
@@ -218,9 +233,12 @@ def p_values(calibration: ArrayLike, new: ArrayLike, seed: int | None = None) ->
     ordered = np.sort(np.asarray(calibration, dtype=np.float64))
     scores = np.asarray(new, dtype=np.float64)
     n = len(ordered)
-    smaller = np.searchsorted(ordered, scores, side="left")
+    # Looked up in ascending order, neighbours in the search stay in the cache: twice as fast for long lists.
+    order = np.argsort(scores)
+    smaller = np.empty(len(scores), dtype=np.int64)
+    smaller[order] = np.searchsorted(ordered, scores[order], side="left")
     if seed is None:
-        return (n - smaller + 1) / (n + 1)
+        return (n + 1 - smaller) / (n + 1)
     larger = n - np.searchsorted(ordered, scores, side="right")
     ties = n - smaller - larger + 1
     return (larger + np.random.default_rng(seed).random(len(scores)) * ties) / (n + 1)

@@ -15,10 +15,10 @@ import doubtless
 from doubtless.columns import ForecastColumns, attribute
 from doubtless.conformal.binned import Bins
 from doubtless.conformal.ece import FittedEce
-from doubtless.conformal.grouped import Categories, Cells, FittedGrouped
+from doubtless.conformal.grouped import Categories, Cells, FittedGrouped, GroupedConformal
 from doubtless.conformal.leakage import Hashes, Sketch, fingerprints
 from doubtless.conformal.predictive import PredictiveDistribution
-from doubtless.conformal.split import UNBOUNDED, Bounds, FittedSplit, Floats, Intervals
+from doubtless.conformal.split import UNBOUNDED, Bounds, FittedSplit, Floats, Intervals, SplitConformal
 from doubtless.conformal.weighted import FittedWeighted
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
@@ -151,7 +151,7 @@ def load(path: str | os.PathLike[str]) -> Calibration:
         return from_json(data)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{name}: the calibration file is damaged ({reason})") from None
 
@@ -235,6 +235,7 @@ def from_json(data: Mapping[str, Any]) -> Calibration:
 
 def _fitted(data: Mapping[str, Any], bounds: Bounds) -> Fitted:
     kind, alpha, n = data["kind"], float(data["alpha"]), int(data["n"])
+    SplitConformal(alpha, data.get("side", "both"), bounds)  # refuses what no calibration can have
     if kind == "ece":
         return FittedEce(alpha, float(data["scale"]), float(data["offset"]), n, bounds)
     if kind == "weighted":
@@ -244,6 +245,7 @@ def _fitted(data: Mapping[str, Any], bounds: Bounds) -> Fitted:
         return FittedSplit(alpha, _or_infinite(data["factor"]), n, data["side"], bounds)
     if kind != "grouped":
         raise InputError(f"unknown kind '{kind}'")
+    GroupedConformal(unseen=data["unseen"], small=data["small"])
     groups = data["groups"]
     cells: Cells
     if "edges" in data:

@@ -91,8 +91,8 @@ class FittedWeighted:
         total = self.mass[-1] if self.n else 0.0
         needed = float(1 - exact(self.alpha)) * (total + own)
         at = np.searchsorted(self.mass, needed * (1 - _SLACK), side="left")
-        factor = np.append(self.scores, np.inf)[at]
-        return widen(forecast, factor, self.alpha, self.side, self.bounds)
+        factors = np.append(self.scores, np.inf)
+        return widen(forecast, factors, self.alpha, self.side, self.bounds, cells=at)
 
 
 def _checked(weights: ArrayLike, n: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,13 +10,16 @@ import polars as pl
 
 ROWS_PER_CHUNK = 50_000
 
+_LINE = "\0line"  # NUL is refused in every file, so that no column can have this name
+
 
 @dataclass(frozen=True)
 class Parsed:
-    """A data frame and the line of the file on which each of its rows began."""
+    """A data frame, the line of the file on which each of its rows began, and all columns of the file."""
 
     frame: pl.DataFrame
     lines: np.ndarray
+    names: Sequence[str]
 
 
 @dataclass
@@ -24,16 +27,15 @@ class Gathering:
     """Frames collected chunk by chunk, so that a large file never stands in memory as Python objects."""
 
     frames: list[pl.DataFrame] = field(default_factory=list)
-    lines: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, frame: pl.DataFrame, lines: list[int]) -> None:
-        """Append one chunk."""
-        self.frames.append(frame)
-        self.lines.append(np.asarray(lines, dtype=np.int64))
+    def add(self, columns: Iterable[pl.Series], lines: Sequence[int]) -> None:
+        """Append one chunk; its lines travel as a column, so that a chunk without others keeps its rows."""
+        self.frames.append(pl.DataFrame([pl.Series(_LINE, lines, dtype=pl.Int64), *columns]))
 
-    def parsed(self) -> Parsed:
+    def parsed(self, names: Sequence[str]) -> Parsed:
         """Join the chunks; a column that a chunk lacks is missing in its rows."""
-        return Parsed(pl.concat(self.frames, how="diagonal_relaxed"), np.concatenate(self.lines))
+        frame = pl.concat(self.frames, how="diagonal_relaxed")
+        return Parsed(frame.drop(_LINE), frame[_LINE].to_numpy(), names)
 
 
 def is_wanted(name: str, wanted: Collection[str] | None) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO, NoReturn
 
@@ -10,7 +12,9 @@ import polars as pl
 
 from doubtless.errors import InputError
 from doubtless.formats.chunks import ROWS_PER_CHUNK, Gathering, Parsed, is_wanted
+from doubtless.formats.kinds import KindError, described, joined
 from doubtless.formats.text import decoded_lines
+from doubtless.formats.words import quoted, reason
 
 Row = dict[str, Any]
 
@@ -43,7 +47,7 @@ def is_segment(line: bytes) -> bool:
     """Whether a line is one segment of JSON lines, and not the start or the whole of a document."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     lists_of_objects = [
         isinstance(v, list) and v and all(isinstance(x, dict) for x in v) for v in row.values()
@@ -119,7 +123,7 @@ def _systems(cursor: _Cursor) -> Iterator[tuple[int, Row]]:
         system = cursor.value()
         cursor.take(":")
         if cursor.peek() != "[":
-            cursor.fail(f"'{system}' is not a list of segments (for one object a line, name the file .jsonl)")
+            cursor.fail(f"{quoted(system)} is not a list of segments (is this JSON lines, format jsonl?)")
         for line, row in _list(cursor):
             yield line, {"system": system, **row}
         if cursor.take(",", "}") == "}":
@@ -130,130 +134,110 @@ def _no_constant(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is not a finite number")
 
 
+def _integer(digits: str) -> int | float:
+    """Read a whole number; beyond 64 bits it becomes a floating-point number."""
+    if len(digits) < 19:
+        return int(digits)
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"a number of {len(digits)} digits is {_TOO_LARGE}")
+    return int(digits) if -(2**63) <= int(digits) < 2**63 else value
+
+
 def _unique_keys(pairs: list[tuple[str, Any]]) -> Row:
     row = dict(pairs)
     if len(row) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key '{next(k for k in keys if keys.count(k) > 1)}' occurs twice")
+        counts = Counter(key for key, _ in pairs)
+        raise ValueError(f"key {quoted(counts.most_common(1)[0][0])} occurs twice")
     return row
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique_keys)
+_TOO_LARGE = "beyond the range of floating point"
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, parse_int=_integer, object_pairs_hook=_unique_keys)
 
 
 def _decode(text: str, at: int, name: str, line: int) -> tuple[Any, int]:
     while at < len(text) and text[at] in _SPACE:
         at += 1
     try:
-        return _DECODER.raw_decode(text, at)
+        value, end = _DECODER.raw_decode(text, at)
+        if text.find("\\u", at, end) >= 0:  # only an escape can bring in what is not text
+            _check_texts(value)
+        return value, end
     except json.JSONDecodeError as error:
         line += text.count("\n", at, error.pos)
-        raise InputError(f"{name}:{line}: not valid JSON ({error.msg.lower()})") from None
+        column = error.pos - text.rfind("\n", 0, error.pos)
+        what = error.msg.lower().removesuffix(" at").removesuffix(" starting")
+        raise InputError(f"{name}:{line}: not valid JSON ({what}, column {column})") from None
     except RecursionError:
         raise InputError(f"{name}:{line}: the JSON is nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"{name}:{line}: {_one_line(error)}") from None
+        raise InputError(f"{name}:{line}: {reason(error)}") from None
 
 
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def _check_texts(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_texts(key)
+            _check_texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_texts(item)
+    elif isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a text holds a NUL character")
+        if any("\ud800" <= c <= "\udfff" for c in value):
+            raise ValueError("a text holds half of a surrogate pair, which is not valid Unicode")
 
 
 def _object(value: Any, name: str, line: int) -> Row:
     if not isinstance(value, dict):
-        raise InputError(f"{name}:{line}: expected a JSON object, found {_kind(value)}")
+        found = "a list" if isinstance(value, list) else described(joined(pl.Null, value))
+        raise InputError(f"{name}:{line}: expected a JSON object, found {found}")
     return value
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "a truth value"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in value)
-        return "a list of numbers" if numbers else "a list"
-    return "null"
 
 
 def _columns(rows: Iterable[tuple[int, Row]], name: str, wanted: Collection[str] | None) -> Parsed:
     """Turn objects into columns; a key that some objects lack is missing there."""
-    kinds: dict[str, str] = {}
+    names: dict[str, None] = {}
+    dtypes: dict[str, Any] = {}
     gathering = Gathering()
     pending: list[Row] = []
     lines: list[int] = []
 
     def flush() -> None:
-        series = [_series(key, [row.get(key) for row in pending], kinds[key], name, lines) for key in kinds]
-        gathering.add(pl.DataFrame(series), lines)
+        columns = [
+            _series(key, [row.get(key) for row in pending], dtypes[key], name, lines) for key in dtypes
+        ]
+        gathering.add(columns, lines)
         pending.clear()
         lines.clear()
 
     for line, row in rows:
-        kept: Row = {}
         for key, value in row.items():
-            if not is_wanted(key, wanted):
-                continue
-            kept[key] = value
-            found = _kind(value)
-            known = kinds.setdefault(key, found)
-            if found != known and found != "null":
-                kinds[key] = _common_kind(known, found, f"{name}:{line}: '{key}'")
-        pending.append(kept)
+            if key not in names:
+                names[key] = None
+                if is_wanted(key, wanted):
+                    dtypes[key] = pl.Null
+            if (known := dtypes.get(key)) is not None:
+                try:
+                    dtypes[key] = joined(known, value)
+                except KindError as error:
+                    raise InputError(f"{name}:{line}: {quoted(key)} {error}") from None
+        pending.append(row)
         lines.append(line)
         if len(pending) == ROWS_PER_CHUNK:
             flush()
-    if not kinds and not lines and not gathering.frames:
-        raise InputError(f"{name}: the file holds no segments")
     flush()
-    return gathering.parsed()
+    return gathering.parsed(list(names))
 
 
-def _common_kind(known: str, found: str, place: str) -> str:
-    if known == "null":
-        return found
-    if {known, found} == {"a list", "a list of numbers"}:
-        return "a list"
-    raise InputError(f"{place} is {found}, but {known} in the rows before")
-
-
-_DTYPE: dict[str, Any] = {
-    "text": pl.String,
-    "a truth value": pl.Boolean,
-    "a list of numbers": pl.List(pl.Float64),
-}
-
-
-def _series(key: str, values: list[Any], kind: str, name: str, lines: list[int]) -> pl.Series:
-    try:
-        if kind == "a number":
-            whole = all(v is None or (isinstance(v, int) and abs(v) < 2**63) for v in values)
-            return pl.Series(key, values if whole else [v if v is None else float(v) for v in values])
-        if kind == "null":
-            return pl.Series(key, values, dtype=pl.Null)
-        if kind in ("text", "a truth value", "a list of numbers"):
-            return pl.Series(key, values, dtype=_DTYPE[kind], strict=kind != "a list of numbers")
-        return pl.Series(key, values, strict=False)
-    except (OverflowError, UnicodeEncodeError, TypeError, ValueError, pl.exceptions.PolarsError):
-        for line, value in zip(lines, values, strict=True):
-            _blame(value, f"{name}:{line}: '{key}'")
-        raise InputError(f"{name}: '{key}' cannot be made one column: its values differ in kind") from None
-
-
-def _blame(value: Any, place: str) -> None:
-    """Raise the sentence for a value that no column can hold."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-        if isinstance(value, int):
-            float(value)
-    except UnicodeEncodeError:
-        raise InputError(f"{place} holds half of a surrogate pair, which is not valid Unicode") from None
-    except OverflowError:
-        raise InputError(f"{place} is a number beyond the range of floating point") from None
+def _series(key: str, values: list[Any], dtype: Any, name: str, lines: list[int]) -> pl.Series:
+    series = pl.Series(key, values, dtype=dtype, strict=False)  # not strict: 1 may stand for 1.0
+    if dtype == pl.Float64 and series.is_infinite().any():
+        line = lines[int(series.is_infinite().fill_null(False).arg_max() or 0)]
+        raise InputError(f"{name}:{line}: {quoted(key)} is {_TOO_LARGE}")
+    return series
 
 
 def render_lines(frame: pl.DataFrame) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -11,7 +12,9 @@ import numpy as np
 import polars as pl
 
 from doubtless.errors import InputError
-from doubtless.formats.chunks import Parsed
+from doubtless.formats.chunks import Parsed, is_wanted
+from doubtless.formats.guard import refused
+from doubtless.formats.words import quoted
 
 _MAGIC = b"PAR1"
 
@@ -21,25 +24,30 @@ def parse(stream: BinaryIO, name: str, wanted: Collection[str] | None = None) ->
     head = stream.read(len(_MAGIC))
     if head != _MAGIC:
         raise InputError(f"{name}: the file is {'not Parquet' if head else 'empty, expected Parquet'}")
-    source: Path | io.BytesIO
-    if isinstance(stream, io.BufferedReader) and stream.seekable() and isinstance(stream.name, str):
-        source = Path(stream.name)  # lets the reader skip the columns that are not wanted
-    else:
-        source = io.BytesIO(head + stream.read())
-    try:
+    with refused(f"{name}: the Parquet file is damaged"):
+        source = _whole(stream, head)
         names = list(pl.read_parquet_schema(source))
-        columns = None if wanted is None else [c for c in names if c in wanted]
-        frame = pl.read_parquet(source, columns=columns)
-    except BaseException as error:
-        # A damaged file can make the Rust reader panic, which is not an Exception in Python.
-        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
-            raise
-        raise InputError(f"{name}: the Parquet file is damaged ({_first_line(error)})") from None
-    return Parsed(frame, np.arange(1, frame.height + 1))
+        keep = [column for column in names if is_wanted(column, wanted)]
+        # Some column has to be read, if only to count the rows.
+        frame = pl.read_parquet(source, columns=keep or names[:1], glob=False, hive_partitioning=False)
+    for series in frame.iter_columns():
+        _refuse_nul(series, name)
+    return Parsed(frame.select(keep), np.arange(1, frame.height + 1), names)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _whole(stream: BinaryIO, head: bytes) -> Path | io.BytesIO:
+    """Return the path of a file, which lets the reader skip columns, or else everything in memory."""
+    is_file = isinstance(stream, io.BufferedReader) and stream is not getattr(sys.stdin, "buffer", None)
+    if is_file and stream.seekable():
+        return Path(stream.name)
+    return io.BytesIO(head + stream.read())
+
+
+def _refuse_nul(series: pl.Series, name: str) -> None:
+    if series.dtype == pl.String:
+        row = series.str.contains("\0", literal=True).fill_null(False).arg_max()
+        if row is not None and "\0" in (series[row] or ""):
+            raise InputError(f"{name}, row {row + 1}: column {quoted(series.name)} holds a NUL character")
 
 
 def render(frame: pl.DataFrame, metadata: Mapping[str, str]) -> bytes:

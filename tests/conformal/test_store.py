@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from simulate import Rows
+
+from doubtless import InputError
+from doubtless.columns import ForecastColumns
+from doubtless.conformal.calibrate import CalibrationPlan, apply
+from doubtless.conformal.store import Reading, load, save
+from doubtless.segments import as_table
+
+COLUMNS = ForecastColumns(score="s", error="e")
+READINGS = {
+    "split": Reading(COLUMNS),
+    "grouped": Reading(COLUMNS, by=("lp",)),
+    "two columns": Reading(COLUMNS, by=("lp", "system")),
+    "binned": Reading(COLUMNS, bins="@score"),
+    "weighted": Reading(COLUMNS, weights="w"),
+    "ece": Reading(COLUMNS),
+}
+
+
+def table(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = Rows.draw(rng, n)
+    return as_table(
+        pl.DataFrame(
+            {
+                "src": [f"source {seed} {i}" for i in range(n)],
+                "mt": [f"translation {i}" for i in range(n)],
+                "lp": np.array(["en-de", "zh-en"])[rows.group],
+                "system": rng.choice(["x", "y"], n),
+                "s": rows.forecast.score,
+                "e": rows.forecast.spread(0.1)[0],
+                "w": rows.x + 0.1,
+                "human": rows.human,
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", READINGS)
+@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (-2.0, 4.0)])
+def test_a_saved_calibration_gives_the_same_intervals(tmp_path, kind, bounds):
+    plan = CalibrationPlan(0.2, method="ece" if kind == "ece" else "conformal", bounds=bounds, bins=3)
+    made = plan.calibrate(table(), READINGS[kind])
+    save(made, tmp_path / "c.json")
+    loaded = load(tmp_path / "c.json")
+    new = table(50, seed=1)
+    one, other = (c.intervals(new, c.forecast(new)) for c in (made, loaded))
+    np.testing.assert_array_equal(one.lower, other.lower)
+    np.testing.assert_array_equal(one.upper, other.upper)
+    assert loaded.signature == made.signature
+    assert json.loads((tmp_path / "c.json").read_text())["n"] == 300
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_one_sided_calibrations_are_saved_with_their_side(tmp_path, side):
+    made = CalibrationPlan(0.2, side=side).calibrate(table(), Reading(COLUMNS))
+    save(made, tmp_path / "c.json")
+    new = table(20, seed=1)
+    loaded = load(tmp_path / "c.json")
+    found = loaded.intervals(new, loaded.forecast(new))
+    assert np.isinf(found.upper if side == "lower" else found.lower).all()
+
+
+def test_the_distribution_is_saved_when_asked_for(tmp_path):
+    plan = CalibrationPlan(0.2, distribution=True)
+    for kind in ("split", "grouped", "binned"):
+        made = plan.calibrate(table(), READINGS[kind])
+        save(made, tmp_path / "c.json")
+        loaded, new = load(tmp_path / "c.json"), table(50, seed=1)
+        forecast = made.forecast(new)
+        np.testing.assert_array_equal(
+            made.chance_below(new, forecast, 1.0), loaded.chance_below(new, forecast, 1.0)
+        )
+    bare = CalibrationPlan(0.2).calibrate(table(), READINGS["split"])
+    with pytest.raises(InputError, match="^the calibration holds no predictive distribution"):
+        bare.chance_below(table(5), bare.forecast(table(5)), 0.0)
+
+
+def test_an_infinite_factor_survives_the_file(tmp_path):
+    plan = CalibrationPlan(0.01)
+    save(plan.calibrate(table(20), Reading(COLUMNS)), tmp_path / "c.json")
+    assert load(tmp_path / "c.json").fitted.factor == np.inf
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"\xff\xfe", "this is not a calibration file .not valid JSON."),
+        (b"[1, 2]", "this is not a calibration file"),
+        (b'{"format": "doubtless calibration", "version": 99}', "version 99 of the format, expected 1"),
+        (
+            b'{"format": "doubtless calibration", "version": 1}',
+            "the calibration file is damaged .no 'range'.",
+        ),
+    ],
+)
+def test_files_that_are_no_calibrations_are_refused(tmp_path, content, sentence):
+    path = tmp_path / "c.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"^{path}: {sentence}$"):
+        load(path)
+
+
+@pytest.mark.parametrize("key", ["kind", "alpha", "range", "columns", "by", "groups", "side", "unseen", "reference"])
+@pytest.mark.parametrize("wrong", ["x", -1, [], [[]], {"x": 1}])
+def test_every_damaged_calibration_is_refused_in_one_sentence(tmp_path, key, wrong):
+    path = tmp_path / "c.json"
+    save(CalibrationPlan(0.2).calibrate(table(60), READINGS["grouped"]), path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: wrong}))
+    if (key, wrong) in [("by", "x"), ("by", []), ("by", [[]]), ("groups", []), ("by", {"x": 1})]:
+        return  # still a calibration, though perhaps of nothing
+    with pytest.raises(InputError, match=rf"^{path}: [^\n]*$"):
+        load(path)
+
+
+def test_rows_of_the_calibration_are_recognised(tmp_path):
+    save(CalibrationPlan(0.2).calibrate(table(), Reading(COLUMNS)), tmp_path / "c.json")
+    loaded = load(tmp_path / "c.json")
+    mixed = as_table(pl.concat([table(seed=1).frame, table().frame[:7]]))
+    applied = apply(loaded, mixed, prefix="cal_")
+    assert applied.warnings == [
+        "7 of 307 rows took part in the calibration: the promised rate does not hold for them"
+    ]
+
+
+def test_a_shift_is_warned_of_by_inputs_and_by_errors():
+    calibration = CalibrationPlan(0.2).calibrate(table(), Reading(COLUMNS))
+    new = table(400, seed=1).frame
+    moved = apply(calibration, as_table(new.with_columns(pl.col("s") + 2)))
+    assert len(moved.warnings) == 1
+    assert moved.warnings[0].startswith(
+        "the scores of these rows do not look like those of the calibration rows"
+    )
+    worse = apply(calibration, as_table(new.with_columns(pl.col("human") + 6)), human="human")
+    assert worse.warnings[0].startswith("the errors of these rows do not look like")
+    assert worse.coverage < 0.6
+    assert not apply(calibration, as_table(new), human="human").warnings
+
+
+def test_rows_without_a_human_score_are_left_out_of_the_calibration():
+    human = table(100).frame["human"].to_list()
+    human[3] = None
+    holed = as_table(table(100).frame.with_columns(pl.Series("human", human)))
+    assert CalibrationPlan(0.2).calibrate(holed, Reading(COLUMNS)).fitted.n == 99
+
+
+@pytest.mark.parametrize(
+    ("plan", "reading", "sentence"),
+    [
+        ({"method": "magic"}, READINGS["split"], "unknown method 'magic', expected conformal or ece"),
+        ({"method": "ece"}, READINGS["grouped"], "the ece method knows neither groups.*"),
+        (
+            {},
+            Reading(COLUMNS, by=("lp",), bins="s"),
+            "by and bins exclude each other: calibrate by one of them",
+        ),
+        (
+            {"distribution": True},
+            READINGS["weighted"],
+            "a weighted calibration has no predictive distribution",
+        ),
+    ],
+)
+def test_plans_that_contradict_themselves_are_refused(plan, reading, sentence):
+    with pytest.raises(InputError, match=f"^{sentence}$"):
+        CalibrationPlan(**plan).calibrate(table(), reading)
+
+
+def test_a_column_that_is_there_already_is_not_overwritten():
+    calibration = CalibrationPlan(0.2).calibrate(table(), Reading(COLUMNS))
+    taken = as_table(table(10).frame.with_columns(lower=0.0))
+    with pytest.raises(InputError, match="^the data: there is a column 'lower' already"):
+        apply(calibration, taken)
+    assert "cal_lower" in apply(calibration, taken, prefix="cal_").frame.columns
+
+
+def test_flags_say_what_is_not_as_it_should_be():
+    plan = CalibrationPlan(0.2, unseen="pooled", small="unbounded")
+    calibration = plan.calibrate(table(), Reading(COLUMNS, by=("lp",)))
+    new = table(3, seed=2).frame.with_columns(lp=pl.Series(["en-de", "fr-en", "fr-en"]))
+    assert apply(calibration, as_table(new)).frame["flags"].to_list() == ["", "other-group", "other-group"]
+    lonely = CalibrationPlan(0.01).calibrate(table(10), Reading(COLUMNS))
+    applied = apply(lonely, as_table(table(2, seed=3).frame))
+    assert applied.frame["flags"].to_list() == ["too-few-calibration-rows"] * 2
+    assert applied.warnings[0] == "2 of 2 intervals are unbounded: too few calibration rows"
