@@ -20,7 +20,7 @@ LAYERS = [
     {"ranks", "warp", "formats"},
     {"segments", "forecast"},
     {"columns", "metaeval", "datasets"},
-    {"conformal"},
+    {"conformal", "neural"},
     {"reproduce"},
     {"cli"},
 ]

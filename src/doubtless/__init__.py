@@ -21,6 +21,7 @@ _HOME = {
     "read": "segments",
     "read_parallel": "segments",
     "write": "segments",
+    "write_parallel": "segments",
     "ErrorEstimate": "forecast",
     "Forecast": "forecast",
     "Gaussian": "forecast",

@@ -71,6 +71,8 @@ class ForecastColumns:
             raise InputError(f"unknown warping '{self.warp}', expected log")
         if self.warp and self.sd is None:
             raise InputError("a warping needs sd")
+        if self.level is not None and not self._has_interval():
+            raise InputError("a level needs lower and upper")
         if self.level is not None and not 0 < self.level < 1:
             raise InputError(f"level must lie between 0 and 1, found {self.level}")
         if not self.floor > 0:
@@ -102,11 +104,10 @@ class ForecastColumns:
         assert score is not None
         if self.sd is not None:
             sd = _not_negative(table, self.sd)
-            return (
-                WarpedGaussian(score, sd, LogWarp(), floor=self.floor)
-                if self.warp
-                else Gaussian(score, sd, floor=self.floor)
-            )
+            if not self.warp:
+                return Gaussian(score, sd, floor=self.floor)
+            _refuse_large_logarithms(table, self.score, score + 5 * sd)
+            return WarpedGaussian(score, sd, LogWarp(), floor=self.floor)
         error = np.ones(len(score)) if self.error is None else table.numbers(self.error)
         return ErrorEstimate(score, error, floor=self.floor)
 
@@ -154,6 +155,12 @@ def _not_negative(table: Table, name: str) -> Floats:
         row = int((values < 0).argmax())
         raise InputError(f"{table.place(row)}: column '{name}' is {values[row]}, expected no negative number")
     return values
+
+
+def _refuse_large_logarithms(table: Table, name: str | None, highest: Floats) -> None:
+    if (highest > 300).any():
+        row = int((highest > 300).argmax())
+        raise InputError(f"{table.place(row)}: '{name}' is too large to be a logarithm")
 
 
 COMPUTED = ("@score", "@uncertainty", "@source-length")

@@ -7,35 +7,24 @@ as strings and turned into numbers only where a number is asked for.
 
 from __future__ import annotations
 
-import codecs
-import io
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from doubtless.errors import InputError
-from doubtless.formats import delimited, json, parquet, text, values
-from doubtless.formats.chunks import Parsed
+from doubtless.formats import delimited, frames, json, parquet, text, values
 from doubtless.formats.files import named, opened, replace_file
 from doubtless.formats.guard import refused
-from doubtless.formats.words import listed, quoted
+from doubtless.formats.registry import ENDINGS, parse, sniffed, unknown_format
+from doubtless.formats.words import counted, listed, quoted
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-
-ENDINGS = {
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-}
 
 
 @dataclass(frozen=True)
@@ -87,6 +76,8 @@ class Table:
         """Return a column by its own name or by its role."""
         name = self.roles.get(column, column)
         if name not in self.frame.columns:
+            if name in self.known:
+                raise InputError(f"{self.name}: column {quoted(name)} was not among those to be read")
             columns = listed(self.known or self.frame.columns)
             raise InputError(f"{self.name}: no column {quoted(name)} (its columns: {columns})")
         return self.frame[name]
@@ -151,7 +142,8 @@ class Table:
             row = _first(uneven)
             expected = f"{width} as in the first row" if width else "some"
             raise InputError(
-                f"{self.place(row)}: {lengths[row]} numbers in {quoted(series.name)}, expected {expected}"
+                f"{self.place(row)}: {counted(lengths[row], 'number')} in {quoted(series.name)},"
+                f" expected {expected}"
             )
         matrix = lists.explode().to_numpy().reshape(-1, width)
         bad = ~np.isfinite(matrix).all(axis=1)
@@ -203,8 +195,10 @@ class Table:
         """
         with refused(f"the condition {quoted(condition)} cannot be used"):
             wish = pl.sql_expr(condition)
-            columns = {name: values.typed(self.column(name)) for name in wish.meta.root_names()}
-            keep = pl.DataFrame(columns).select(wish.cast(pl.Boolean).fill_null(False)).to_series()
+            typed = [
+                values.typed(self.column(name)).alias(name) for name in dict.fromkeys(wish.meta.root_names())
+            ]
+            keep = self.frame.with_columns(typed).select(wish.cast(pl.Boolean).fill_null(False)).to_series()
             if len(keep) == 1:  # a condition on no column, or on all rows together
                 keep = keep.new_from_index(0, len(self))
             if len(keep) != len(self):
@@ -256,8 +250,8 @@ def read(
     wanted = None if columns is None else {*columns, *(roles or {}).values()}
     with opened(source, name) as stream:
         if kind is None:
-            kind, stream = _sniff(stream)
-        parsed = _parse(kind, stream, name, wanted, quotes)
+            kind, stream = sniffed(stream)
+        parsed = parse(kind, stream, name, wanted, quotes)
     if not parsed.lines.size:
         raise InputError(f"{name}: the file holds no rows")
     table = Table(
@@ -271,40 +265,6 @@ def read(
     for column in table.roles.values():
         table.column(column)
     return table
-
-
-def _parse(kind: str, stream: BinaryIO, name: str, wanted: Collection[str] | None, quotes: bool) -> Parsed:
-    if kind in ("tsv", "csv"):
-        return delimited.parse(stream, name, "\t" if kind == "tsv" else ",", wanted, quotes)
-    if kind == "jsonl":
-        return json.parse_lines(stream, name, wanted)
-    if kind == "json":
-        return json.parse_document(stream, name, wanted)
-    if kind == "parquet":
-        return parquet.parse(stream, name, wanted)
-    raise _unknown_format(kind)
-
-
-def _unknown_format(format: str) -> InputError:
-    known = ", ".join(sorted(set(ENDINGS.values())))
-    return InputError(f"unknown format {quoted(format)}, expected one of: {known}")
-
-
-def _sniff(stream: BinaryIO) -> tuple[str, BinaryIO]:
-    """Tell the format from the first line that is not blank."""
-    data = io.BytesIO(stream.read())
-    line = next(filter(bytes.strip, data), b"").removeprefix(codecs.BOM_UTF8)
-    data.seek(0)
-    start = line.lstrip()
-    if start.startswith(b"PAR1"):
-        kind = "parquet"
-    elif start.startswith(b"["):
-        kind = "json"
-    elif start.startswith(b"{"):
-        kind = "jsonl" if json.is_segment(line) else "json"
-    else:
-        kind = "tsv" if b"\t" in line else "csv"
-    return kind, data
 
 
 def read_parallel(
@@ -327,7 +287,9 @@ def read_parallel(
         raise InputError("no translation was given")
     for path, lines in zip(files, texts, strict=True):
         if len(lines) != len(sources):
-            raise InputError(f"{named(path)}: {len(lines)} lines, but {named(source)} has {len(sources)}")
+            raise InputError(
+                f"{named(path)}: {counted(len(lines), 'line')}, but {named(source)} has {len(sources)}"
+            )
     if not sources:
         raise InputError(f"{named(source)}: the file is empty")
     data: dict[str, Any] = {"src": sources * count, "mt": list(chain(*texts[1 : count + 1]))}
@@ -372,30 +334,15 @@ def as_table(data: Any, name: str = "the data") -> Table:
     if isinstance(data, pl.DataFrame):
         frame = data
     elif hasattr(data, "iloc") and hasattr(data, "columns"):
-        frame = _from_pandas(data, name)
+        frame = frames.from_pandas(data, name)
     elif isinstance(data, Iterable) and not isinstance(data, Mapping | str):
         rows = list(data)
         if not all(isinstance(row, Mapping) for row in rows):
             raise InputError(f"{name}: expected a data frame or a list of dicts")
-        with refused(f"{name}: the rows cannot be made a table"):
-            frame = pl.DataFrame(rows, infer_schema_length=None)
+        frame = frames.from_rows(rows, name)
     else:
         raise InputError(f"{name}: expected a data frame or a list of dicts")
     return Table(frame, name, np.arange(1, frame.height + 1), has_lines=False)
-
-
-def _from_pandas(data: Any, name: str) -> pl.DataFrame:
-    """Convert column by column: Polars itself would need pyarrow."""
-    columns: dict[str, pl.Series] = {}
-    for position, column in enumerate(map(str, data.columns)):
-        if column in columns:
-            raise InputError(f"{name}: two columns have the name {quoted(column)}")
-        cells = data.iloc[:, position]
-        # What pandas calls missing (NaN, NaT, NA, None) is null, also in a column of texts.
-        items = [None if gone else item for item, gone in zip(cells, cells.isna(), strict=True)]
-        with refused(f"{name}: column {quoted(column)} cannot be used"):
-            columns[column] = pl.Series(column, items, strict=False)
-    return pl.DataFrame(columns)
 
 
 def render(frame: pl.DataFrame, format: str, metadata: Mapping[str, str] | None = None) -> bytes:
@@ -406,7 +353,7 @@ def render(frame: pl.DataFrame, format: str, metadata: Mapping[str, str] | None 
     place for it.
     """
     if format not in ENDINGS.values():
-        raise _unknown_format(format)
+        raise unknown_format(format)
     for name, kind in frame.schema.items():
         if kind in (pl.Binary, pl.Object) and format != "parquet":
             raise InputError(f"column {quoted(name)} holds {kind}, which {format} cannot hold")

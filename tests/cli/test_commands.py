@@ -165,10 +165,39 @@ def test_nothing_is_written_when_something_is_wrong(tmp_path, calibration):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["calibration.json", "out.tsv"]
 
 
-def test_an_unknown_option_is_exit_code_2():
+def test_mistaken_options_are_one_sentence_too():
     done = doubtless("evaluate", FORECASTS, "--frobnicate")
     assert done.returncode == 2
-    assert b"Traceback" not in done.stderr
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("doubtless: no such option: --frobnicate")
+
+
+def test_a_table_whose_score_column_is_called_score_can_be_drawn(tmp_path):
+    table = tmp_path / "t.tsv"
+    table.write_text(
+        "score\tsd\thuman\n" + "".join(f"{i / 9}\t0.{1 + i % 3}\t{i / 9 + 0.1}\n" for i in range(20))
+    )
+    cal = str(tmp_path / "c.json")
+    assert doubtless("calibrate", str(table), "--score", "score", "--sd", "sd", "-o", cal).returncode == 0
+    drawn = doubtless("apply", cal, str(table), "--pretty")
+    assert drawn.returncode == 0
+    assert "├" in drawn.stdout.decode()
+
+
+def test_help_of_a_verb_comes_in_two_ways(capsys):
+    assert main(["help", "apply"]) == 0
+    one = capsys.readouterr().out
+    assert main(["apply", "--help"]) == 0
+    assert capsys.readouterr().out == one
+    assert "Add intervals to new forecasts" in one
+
+
+def test_standard_output_can_be_named(calibration):
+    done = doubtless("apply", calibration, FORECASTS, "-o", "-")
+    assert done.stdout.startswith(b"lp\t")
+    done = doubtless("calibrate", FORECASTS, "--score", "chrf6", "-o", "-")
+    assert json.loads(done.stdout)["format"] == "doubtless calibration"
 
 
 def test_a_reader_that_goes_away_is_no_error(calibration):

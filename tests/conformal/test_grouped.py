@@ -120,7 +120,8 @@ def test_policies_are_applied_and_flagged(policy, upper):
     intervals = fitted.intervals(ErrorEstimate([0.0] * 3, [1.0] * 3), ["big", "small", "new"])
     np.testing.assert_allclose(intervals.upper[1:], expected, rtol=1e-12)
     np.testing.assert_allclose(intervals.upper[0], np.sort(np.abs(human[:20]))[18], rtol=1e-12)
-    assert intervals.fallback.tolist() == [False, True, True]
+    assert intervals.small.tolist() == [False, True, False]
+    assert intervals.unseen.tolist() == [False, False, True]
     assert intervals.unbounded.tolist() == [False, policy == "unbounded", policy == "unbounded"]
 
 

@@ -44,7 +44,7 @@ def table(n=300, seed=0):
 
 
 @pytest.mark.parametrize("kind", READINGS)
-@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (-2.0, 4.0)])
+@pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (-9.0, 99.0)])
 def test_a_saved_calibration_gives_the_same_intervals(tmp_path, kind, bounds):
     plan = CalibrationPlan(0.2, method="ece" if kind == "ece" else "conformal", bounds=bounds, bins=3)
     made = plan.calibrate(table(), READINGS[kind])
@@ -108,7 +108,9 @@ def test_files_that_are_no_calibrations_are_refused(tmp_path, content, sentence)
         load(path)
 
 
-@pytest.mark.parametrize("key", ["kind", "alpha", "range", "columns", "by", "groups", "side", "unseen", "reference"])
+@pytest.mark.parametrize(
+    "key", ["kind", "alpha", "range", "columns", "by", "groups", "side", "unseen", "reference"]
+)
 @pytest.mark.parametrize("wrong", ["x", -1, [], [[]], {"x": 1}])
 def test_every_damaged_calibration_is_refused_in_one_sentence(tmp_path, key, wrong):
     path = tmp_path / "c.json"
@@ -185,8 +187,56 @@ def test_flags_say_what_is_not_as_it_should_be():
     plan = CalibrationPlan(0.2, unseen="pooled", small="unbounded")
     calibration = plan.calibrate(table(), Reading(COLUMNS, by=("lp",)))
     new = table(3, seed=2).frame.with_columns(lp=pl.Series(["en-de", "fr-en", "fr-en"]))
-    assert apply(calibration, as_table(new)).frame["flags"].to_list() == ["", "other-group", "other-group"]
+    assert apply(calibration, as_table(new)).frame["flags"].to_list() == ["", "unseen-group", "unseen-group"]
     lonely = CalibrationPlan(0.01).calibrate(table(10), Reading(COLUMNS))
     applied = apply(lonely, as_table(table(2, seed=3).frame))
     assert applied.frame["flags"].to_list() == ["too-few-calibration-rows"] * 2
-    assert applied.warnings[0] == "2 of 2 intervals are unbounded: too few calibration rows"
+    assert applied.warnings[0] == "2 of 2 intervals are unbounded (their flags say why)"
+
+
+def test_human_scores_outside_the_declared_range_are_refused():
+    with pytest.raises(
+        InputError, match=r"^the data, row \d+: 'human' is .*, outside the declared range 0 to 1$"
+    ):
+        CalibrationPlan(bounds=(0.0, 1.0)).calibrate(table(), Reading(COLUMNS))
+
+
+def test_the_chance_respects_the_declared_range():
+    made = CalibrationPlan(0.2, bounds=(-9.0, 99.0), distribution=True).calibrate(table(), Reading(COLUMNS))
+    new = table(5, seed=1)
+    assert made.chance_below(new, made.forecast(new), -9.0).tolist() == [0.0] * 5
+    assert made.chance_below(new, made.forecast(new), 100.0).tolist() == [1.0] * 5
+
+
+def test_nothing_is_said_of_the_chance_in_an_unseen_group():
+    plan = CalibrationPlan(0.2, unseen="unbounded", distribution=True)
+    made = plan.calibrate(table(), READINGS["grouped"])
+    new = as_table(table(2, seed=2).frame.with_columns(lp=pl.Series(["en-de", "fr-en"])))
+    applied = apply(made, new, below=[1.0])
+    assert applied.frame["chance_below_1"].is_null().to_list() == [False, True]
+    assert applied.frame["flags"].to_list() == ["", "unseen-group"]
+
+
+def test_an_unseen_group_is_named_with_its_row_and_what_to_do():
+    made = CalibrationPlan(0.2).calibrate(table(), READINGS["grouped"])
+    new = as_table(table(2, seed=2).frame.with_columns(lp=pl.Series(["en-de", "fr-en"])))
+    with pytest.raises(
+        InputError, match=r"^the data, row 2: group 'fr-en' was not calibrated \(calibrate with --un"
+    ):
+        apply(made, new)
+
+
+def test_a_new_mix_of_groups_is_no_drift_where_groups_are_calibrated():
+    known, new = table(2_000), table(2_000, seed=5).frame
+    shifted = new.with_columns(s=pl.when(pl.col("lp") == "zh-en").then(pl.col("s") + 3).otherwise("s"))
+    moved = known.frame.with_columns(s=pl.when(pl.col("lp") == "zh-en").then(pl.col("s") + 3).otherwise("s"))
+    mostly = as_table(shifted.filter((pl.col("lp") == "zh-en") | (pl.int_range(pl.len()) % 10 == 0)))
+    grouped = CalibrationPlan(0.2).calibrate(as_table(moved), READINGS["grouped"])
+    assert not apply(grouped, mostly).warnings
+    split = CalibrationPlan(0.2).calibrate(as_table(moved), READINGS["split"])
+    assert any("scores of these rows" in warning for warning in apply(split, mostly).warnings)
+
+
+def test_a_sorted_table_is_no_drift():
+    made = CalibrationPlan(0.2).calibrate(table(), Reading(COLUMNS))
+    assert not apply(made, as_table(table(500, seed=3).frame.sort("s"))).warnings

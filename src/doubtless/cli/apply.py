@@ -24,7 +24,7 @@ def apply(
         bool | None,
         typer.Option("--pretty/--plain", help="Table for people, or TSV. [by default: on a terminal]"),
     ] = None,
-    rows: Annotated[int, typer.Option(help="Most rows of the table for people.")] = 50,
+    rows: Annotated[int, typer.Option(min=0, help="Most rows of the table for people.")] = 50,
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,
@@ -45,7 +45,9 @@ def apply(
     applied = apply_calibration(loaded, table, below=below or (), human=human, prefix=prefix)
     for warning in applied.warnings:
         warn(warning)
-    if output:
+    to_file = output not in (None, "-")
+    if to_file:
+        assert output is not None
         write(applied.frame, output, {"doubtless.signature": loaded.signature})
     if json:
         print_json(
@@ -58,8 +60,8 @@ def apply(
                 "signature": loaded.signature,
             }
         )
-    elif not output:
-        if wants_pretty(pretty):
+    elif not to_file:
+        if wants_pretty(pretty) and output is None:
             print_intervals(applied, loaded, table, human, prefix, rows)
         else:
             print_table(applied.frame)

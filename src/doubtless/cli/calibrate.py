@@ -52,9 +52,9 @@ def calibrate(
     json: o.Json = False,
 ) -> None:
     """Make a calibration file from forecasts and human scores."""
-    from doubtless.cli.render import print_calibration, print_json
+    from doubtless.cli.render import print_calibration, print_json, warn
     from doubtless.conformal.calibrate import CalibrationPlan
-    from doubtless.conformal.store import Reading, save
+    from doubtless.conformal.store import Reading, as_json, save
 
     columns = o.forecast_columns(
         score=score,
@@ -78,10 +78,10 @@ def calibrate(
         bins=bin_count,
         distribution=distribution,
     )
-    texts = {"src", "mt", "ref"}
+    plan.check(reading)
     table = o.read_table(
         file,
-        reading.names | texts | {human},
+        reading.names | {human, "src", "mt", "system"},
         where=where,
         src=src,
         mt=mt,
@@ -89,9 +89,17 @@ def calibrate(
         format=format,
         quotes=quotes,
     )
+    if repeated := table.repeated():
+        warn(f"{repeated} of {len(table)} rows repeat the src and mt of another row")
     calibration = plan.calibrate(table, reading, human)
+    if output == "-":
+        print_json(as_json(calibration))
+        return
     save(calibration, output)
     if json:
-        print_json({"output": output, "n": calibration.fitted.n, "signature": calibration.signature})
+        summary = as_json(calibration)
+        for bulky in ("reference", "fingerprints", "distribution", "scores", "mass"):
+            summary.pop(bulky, None)
+        print_json({"output": output, "signature": calibration.signature, **summary})
     else:
         print_calibration(calibration, output)

@@ -1,4 +1,4 @@
-"""``doubtless evaluate``: forecasts against humans, by repeated splits or with a given calibration."""
+"""``doubtless evaluate``: forecasts against humans, by repeated random splits."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def evaluate(
     from doubtless.conformal.calibrate import with_human
     from doubtless.conformal.evaluate import Evaluation
     from doubtless.conformal.store import Reading
+    from doubtless.errors import InputError
 
     columns = o.forecast_columns(
         score=score,
@@ -59,6 +60,8 @@ def evaluate(
         floor=floor,
     )
     reading = Reading(columns, o.names(by), bins)
+    if balanced and not reading.by:
+        raise InputError("--balanced needs groups (--by)")
     plan = Evaluation(alpha, splits, share, seed, balanced, bin_count, o.score_range(range_))
     table = o.read_table(
         file,
@@ -71,7 +74,7 @@ def evaluate(
         quotes=quotes,
     )
     rows = len(table)
-    table, y = with_human(table, human)
+    table, y = with_human(table, human, plan.bounds)
     forecast = columns.read(table, alpha)
     figures = plan.run(
         forecast,

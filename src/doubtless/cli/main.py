@@ -43,6 +43,8 @@ def overview() -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     verb, rest = (arguments[0], list(arguments[1:])) if arguments else ("--help", [])
+    if verb == "help" and rest:
+        verb, rest = rest[0], ["--help"]
     if verb in ("--help", "-h", "help"):
         print(overview())
         return 0
@@ -73,10 +75,14 @@ def _run(verb: str, arguments: list[str]) -> int:
     )
     app.command(help=VERBS[verb])(getattr(import_module(f"doubtless.cli.{verb}"), verb))
     try:
-        app(args=arguments, prog_name=f"doubtless {verb}")
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 0
-    return 0
+        code = app(args=arguments, prog_name=f"doubtless {verb}", standalone_mode=False)
+    except Exception as error:
+        # Mistakes in options come from the option parser, whose exceptions can say what they are about.
+        if not hasattr(error, "format_message"):
+            raise
+        sentence = error.format_message().rstrip(".").replace("\n", " ")
+        raise DoubtlessError(f"{sentence[:1].lower()}{sentence[1:]} (doubtless {verb} --help)") from None
+    return code if isinstance(code, int) else 0
 
 
 def run() -> None:

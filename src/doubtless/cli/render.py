@@ -15,7 +15,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from doubtless.conformal.calibrate import Applied
+from doubtless.conformal.ece import FittedEce
 from doubtless.conformal.grouped import FittedGrouped
+from doubtless.conformal.split import FittedSplit, smallest_calibration
 from doubtless.conformal.store import Calibration
 from doubtless.reproduce import Rows, Study
 from doubtless.segments import Table, render
@@ -81,67 +83,91 @@ def number(value: Any, digits: int = 3) -> str:
 
 def print_calibration(calibration: Calibration, output: str) -> None:
     """Say what was calibrated and where it went."""
-    fitted = calibration.fitted
     console = _console()
     console.print(f"[bold]{output}[/]  {calibration.signature}", soft_wrap=True)
-    if isinstance(fitted, FittedGrouped):
-        table = RichTable("group", "rows", "factor", box=None, header_style="dim")
-        for name, n, factor in zip(fitted.cells.names, fitted.counts, fitted.factors, strict=True):
-            table.add_row(name, number(n), number(factor))
+    if isinstance(calibration.fitted, FittedGrouped):
+        table = RichTable("group", "rows", "factor", "", box=None, header_style="dim")
+        for name, n, factor, by_policy in calibration.fitted.describe():
+            table.add_row(name, number(n), number(factor), calibration.fitted.small if by_policy else "")
         console.print(table)
-    elif hasattr(fitted, "factor"):
-        console.print(f"{fitted.n} rows; forecasts are widened by {number(fitted.factor)}")
+    else:
+        console.print(f"{calibration.fitted.n} rows; {_what_happens(calibration)}")
+
+
+def _what_happens(calibration: Calibration) -> str:
+    fitted = calibration.fitted
+    if isinstance(fitted, FittedEce):
+        return f"variances become {number(fitted.scale)} times as large, plus {number(fitted.offset)}"
+    if not isinstance(fitted, FittedSplit):
+        return "every new row gets a factor of its own, by its weight"
+    if math.isinf(fitted.factor):
+        needed = smallest_calibration(fitted.alpha)
+        return f"too few: alpha {fitted.alpha} needs {needed}, intervals are unbounded"
+    if calibration.reading.columns.has_uncertainty:
+        return f"spreads are multiplied by {number(fitted.factor)}"
+    return f"intervals reach {number(fitted.factor)} either way"
 
 
 def print_intervals(
     applied: Applied, calibration: Calibration, source: Table, human: str | None, prefix: str, most: int
 ) -> None:
     """Print intervals as little drawings, with the human score where it is known."""
-    frame = applied.frame.head(most)
-    score, lower, upper = (frame[name].to_numpy() for name in _interval_columns(applied.frame, prefix))
-    truth = None if human is None else source.numbers(human, missing=True)[: len(frame)]
-    low, high = _drawn_range(score, lower, upper, truth)
     console = _console()
-    chances = [name for name in frame.columns if name.startswith(f"{prefix}chance_below_")]
-    table = RichTable(box=None, header_style="dim", pad_edge=False)
-    labels = [name for name in ("lp", "system") if source.has(name)]
-    for name in labels:
-        table.add_column(name, no_wrap=True)
+    shown = min(most, len(source))
+    truth = None if human is None else source.numbers(human, missing=True)[:shown]
+    found = applied.intervals
+    score, lower, upper = (values[:shown] for values in (applied.score, found.lower, found.upper))
+    low, high = _drawn_range(score, lower, upper, truth)
+    ys = [None] * shown if truth is None else [None if math.isnan(y) else float(y) for y in truth]
+    bars = [_bar(*row, low, high) for row in zip(score, lower, upper, ys, strict=True)]
+    labels: dict[str, list[Any]] = {
+        c: [str(x) for x in source.column(c).head(shown)] for c in ("lp", "system") if source.has(c)
+    }
+    scores: dict[str, list[Any]] = {"score": [number(float(x), 2) for x in score]}
+    drawings: dict[str, list[Any]] = {f"interval ({number(low, 1)} … {number(high, 1)})": bars}
+    extra: dict[str, list[Any]] = {}
+    if truth is not None:
+        extra["human"] = [_human(*row) for row in zip(ys, lower, upper, strict=True)]
+    extra |= _chances_and_flags(applied, prefix, shown)
     if source.has("mt"):
         # What the other columns leave, so that none of them is squeezed out by long translations.
-        room = console.width - _BAR - 9 * (len(labels) + len(chances) + 3) - 2
-        table.add_column("translation", no_wrap=True, overflow="ellipsis", max_width=max(room, 16))
-    table.add_column("score", justify="right")
-    table.add_column(f"interval ({number(low, 1)} … {number(high, 1)})", no_wrap=True, width=_BAR)
-    for name in chances:
-        table.add_column(f"P(<{name.rsplit('_', 1)[1]})", justify="right")
-    if truth is not None:
-        table.add_column("human", justify="right")
-    table.add_column("", no_wrap=True)
-    for i in range(len(frame)):
-        cells: list[Any] = [str(source.column(name)[i]) for name in labels]
-        if source.has("mt"):
-            cells.append(Text(str(source.column("mt")[i])))
-        y = None if truth is None or math.isnan(truth[i]) else float(truth[i])
-        cells += [number(float(score[i]), 2), _bar(score[i], lower[i], upper[i], y, low, high)]
-        cells += [number(frame[name][i], 2) for name in chances]
-        if truth is not None:
-            outside = y is not None and not lower[i] <= y <= upper[i]
-            cells.append(Text(number(y, 1), style="bold red" if outside else ""))
-        cells.append(frame[f"{prefix}flags"][i])
-        table.add_row(*cells)
+        taken = sum(_width(name, cells) for name, cells in (labels | scores | drawings | extra).items())
+        texts = [Text(str(x)) for x in source.column("mt").head(shown)]
+        for text in texts:
+            text.truncate(max(console.width - taken - 2, 12), overflow="ellipsis")
+        labels["translation"] = texts
+    columns = labels | scores | drawings | extra
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for name in columns:
+        right = name in ("score", "human") or name.startswith("P(")
+        table.add_column(name, no_wrap=True, justify="right" if right else "left")
+    for i in range(shown):
+        table.add_row(*(cells[i] for cells in columns.values()))
     console.print(table)
-    if applied.frame.height > most:
-        console.print(f"[dim]… and {applied.frame.height - most} more rows (-o FILE keeps them all)[/]")
-    promise = f"{1 - calibration.fitted.alpha:.0%} intervals, mean width {number(applied.width, 2)}"
-    seen = f"; {applied.coverage:.0%} of the human scores lie inside" if applied.coverage is not None else ""
+    if len(source) > shown:
+        console.print(f"[dim]… and {len(source) - shown} more rows (-o FILE keeps them all)[/]")
+    promise = f"{100 * (1 - calibration.fitted.alpha):g}% intervals, mean width {number(applied.width, 2)}"
+    seen = f"; {applied.coverage:.1%} of the human scores lie inside" if applied.coverage is not None else ""
     console.print(f"[bold]{promise}[/]{seen}")
     console.print(f"[dim]{calibration.signature}[/]", soft_wrap=True)
 
 
-def _interval_columns(frame: pl.DataFrame, prefix: str) -> tuple[str, str, str]:
-    score = f"{prefix}score" if f"{prefix}score" in frame.columns else "score"
-    return score, f"{prefix}lower", f"{prefix}upper"
+def _width(name: str, cells: list[Any]) -> int:
+    return max([len(name), *(len(cell) for cell in cells)]) + 2
+
+
+def _human(y: float | None, lower: float, upper: float) -> Text:
+    outside = y is not None and not lower <= y <= upper
+    return Text(number(y, 1), style="bold red" if outside else "")
+
+
+def _chances_and_flags(applied: Applied, prefix: str, shown: int) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {}
+    for name in applied.frame.columns:
+        if name.startswith(f"{prefix}chance_below_"):
+            columns[f"P(<{name.rsplit('_', 1)[1]})"] = [number(x, 2) for x in applied.frame[name].head(shown)]
+    flags = applied.frame[f"{prefix}flags"].head(shown).to_list()
+    return columns | {"flags": flags} if any(flags) else columns
 
 
 def _drawn_range(*arrays: np.ndarray | None) -> tuple[float, float]:
@@ -197,7 +223,7 @@ def print_evaluation(figures: Mapping[str, Any], file: str, by: str | None, bins
     if "bins" in figures:
         _print_conditional(console, f"Coverage by {bins}", figures["bins"], alpha)
     notes = {
-        "floored": "rows claim no uncertainty and got the smallest spread",
+        "floored": "rows claim no uncertainty and got the smallest spread (--floor)",
         "crossings": "rows had crossing quantiles, which were sorted",
         "without_human": "rows without a human score were left out",
     }
@@ -208,7 +234,7 @@ def print_evaluation(figures: Mapping[str, Any], file: str, by: str | None, bins
 
 def _print_conditional(console: Console, title: str, rows: list[dict[str, Any]], alpha: float) -> None:
     methods = [name for name in ("raw", "ece", "conformal", "grouped", "binned") if name in rows[0]]
-    table = RichTable("", "rows", *methods, "expected by chance", box=None, header_style="dim")
+    table = RichTable("", "rows", *methods, "expected of one split", box=None, header_style="dim")
     for row in rows:
         cells = [Text(number(row[m]), style=_colour(row[m], alpha)) for m in methods]
         low, high = row["expected"]

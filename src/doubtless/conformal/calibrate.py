@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -15,9 +15,9 @@ from doubtless.conformal.exchangeability import Exchangeability, exchangeability
 from doubtless.conformal.grouped import FittedGrouped, GroupedConformal, Policy
 from doubtless.conformal.leakage import Sketch
 from doubtless.conformal.predictive import PredictiveDistribution
-from doubtless.conformal.split import UNBOUNDED, Bounds, Side, SplitConformal, nonconformity
+from doubtless.conformal.split import UNBOUNDED, Bounds, Intervals, Side, SplitConformal, nonconformity
 from doubtless.conformal.store import Calibration, Fitted, Reading, Reference, row_hashes
-from doubtless.conformal.weighted import WeightedConformal
+from doubtless.conformal.weighted import FittedWeighted, WeightedConformal
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
 from doubtless.segments import Floats, Table
@@ -53,29 +53,44 @@ class CalibrationPlan:
     edges: tuple[float, ...] | None = None
     distribution: bool = False
 
-    def calibrate(self, table: Table, reading: Reading, human: str = "human") -> Calibration:
-        """Calibrate on the rows of a table that have a human score."""
+    def __post_init__(self) -> None:
+        GroupedConformal(self.alpha, self.side, self.bounds, self.unseen, self.small)
+        if self.method not in ("conformal", "ece"):
+            raise InputError(f"unknown method '{self.method}', expected conformal or ece")
+
+    def check(self, reading: Reading) -> None:
+        """Refuse a plan that contradicts itself, before any table is read."""
         conditions = [name for name in ("by", "bins", "weights") if getattr(reading, name)]
         if len(conditions) > 1:
             raise InputError(f"{' and '.join(conditions)} exclude each other: calibrate by one of them")
-        table, y = with_human(table, human)
+        if self.method == "ece" and (conditions or self.side != "both"):
+            raise InputError("the ece method knows neither groups, bins, weights nor one-sided intervals")
+        if self.method == "ece" and not reading.columns.has_uncertainty:
+            raise InputError("the ece method calibrates an uncertainty, and a score alone has none")
+        if self.distribution and reading.weights:
+            raise InputError("a weighted calibration has no predictive distribution")
+        if not reading.by and (self.unseen, self.small) != ("error", "error"):
+            raise InputError("policies for unseen and small groups need groups (--by)")
+
+    def calibrate(self, table: Table, reading: Reading, human: str = "human") -> Calibration:
+        """Calibrate on the rows of a table that have a human score."""
+        self.check(reading)
+        table, y = with_human(table, human, self.bounds)
         forecast = reading.columns.read(table, self.alpha)
         fitted = self._fit(table, forecast, y, reading)
         scores = nonconformity(forecast, y, self.alpha, self.side)
-        reference = Reference.of(forecast, scores, self.alpha)
-        sketched = tuple(name for name in ("src", "mt", "ref") if table.has(name))
+        # Without both texts, rows that merely share a short source would count as the same.
+        sketched = ("src", "mt") if table.has("src") and table.has("mt") else ()
         sketch = Sketch.of(row_hashes(table, sketched)) if sketched else None
         distribution = self._distribution(table, forecast, y, reading, fitted) if self.distribution else None
-        return Calibration(fitted, reading, human, reference, sketch, sketched, distribution)
+        bare = Calibration(fitted, reading, human, None, sketch, sketched, distribution)
+        cells = bare.cells(table, forecast)
+        return replace(bare, reference=Reference.of(forecast, scores, self.alpha, cells))
 
     def _fit(self, table: Table, forecast: Forecast, y: Floats, reading: Reading) -> Fitted:
         condition = reading.condition(table, forecast, self.alpha)
         if self.method == "ece":
-            if condition is not None or self.side != "both":
-                raise InputError("the ece method knows neither groups, bins, weights nor one-sided intervals")
             return EceCalibration(self.alpha, self.bounds).fit(forecast, y)
-        if self.method != "conformal":
-            raise InputError(f"unknown method '{self.method}', expected conformal or ece")
         if reading.by:
             grouped = GroupedConformal(self.alpha, self.side, self.bounds, self.unseen, self.small)
             return grouped.fit(forecast, y, condition)
@@ -89,20 +104,25 @@ class CalibrationPlan:
     def _distribution(
         self, table: Table, forecast: Forecast, y: Floats, reading: Reading, fitted: Fitted
     ) -> PredictiveDistribution:
-        if reading.weights:
-            raise InputError("a weighted calibration has no predictive distribution")
         if not isinstance(fitted, FittedGrouped):
             return PredictiveDistribution.fit(forecast, y, self.alpha)
         groups = reading.condition(table, forecast, self.alpha)
         return PredictiveDistribution.fit(forecast, y, self.alpha, groups, fitted.cells, fitted.unseen)
 
 
-def with_human(table: Table, human: str) -> tuple[Table, Floats]:
-    """Keep the rows that have a human score, and return the scores."""
+def with_human(table: Table, human: str, bounds: Bounds = UNBOUNDED) -> tuple[Table, Floats]:
+    """Keep the rows that have a human score, which must lie in the declared range; return the scores."""
     y = table.numbers(human, missing=True)
     present = ~np.isnan(y)
     if not present.any():
         raise InputError(f"{table.name}: no row has a number in column '{human}'")
+    outside = present & ((y < bounds[0]) | (y > bounds[1]))
+    if outside.any():
+        row = int(outside.argmax())
+        raise InputError(
+            f"{table.place(row)}: '{human}' is {y[row]:g},"
+            f" outside the declared range {bounds[0]:g} to {bounds[1]:g}"
+        )
     return (table, y) if present.all() else (table.take(present), y[present])
 
 
@@ -111,6 +131,8 @@ class Applied:
     """A table with intervals, and what its reader should know."""
 
     frame: pl.DataFrame
+    score: Floats
+    intervals: Intervals
     coverage: float | None
     width: float
     warnings: list[str] = field(default_factory=list)
@@ -131,14 +153,15 @@ def apply(
     """
     forecast = calibration.forecast(table)
     intervals = calibration.intervals(table, forecast)
-    columns = {
+    columns: dict[str, Any] = {
         "score": forecast.score,
         "lower": intervals.lower,
         "upper": intervals.upper,
-        "flags": _flags(intervals.unbounded, intervals.fallback),
+        "flags": _flags(intervals),
     }
     for threshold in below:
-        columns[f"chance_below_{threshold:g}"] = calibration.chance_below(table, forecast, threshold)
+        chance = calibration.chance_below(table, forecast, threshold)
+        columns[f"chance_below_{threshold:g}"] = pl.Series(chance).fill_nan(None)
     if calibration.reading.columns.score == "score" and not prefix:
         del columns["score"]  # it is there already
     new = pl.DataFrame({prefix + name: values for name, values in columns.items()})
@@ -153,14 +176,15 @@ def apply(
     if y is not None and scored is not None and scored.any():
         covered = float(intervals.covers(y)[scored].mean())
     warnings = _warnings(calibration, table, forecast, y, int(intervals.unbounded.sum()))
-    return Applied(table.frame.hstack(new), covered, float(intervals.width.mean()), warnings)
+    width = float(intervals.width.mean())
+    return Applied(table.frame.hstack(new), forecast.score, intervals, covered, width, warnings)
 
 
-def _flags(unbounded: np.ndarray, fallback: np.ndarray) -> pl.Series:
-    """Words, in a row, for what is not as it should be."""
-    names = np.array(["", "too-few-calibration-rows", "other-group", "too-few-calibration-rows"])
-    # An unbounded fallback row is unbounded by policy; a bounded one borrowed the pooled factor.
-    return pl.Series(names[unbounded.astype(int) + 2 * (fallback & ~unbounded)])
+def _flags(intervals: Intervals) -> pl.Series:
+    """A word for each row on what its interval lacks."""
+    words = np.where(intervals.unbounded, "too-few-calibration-rows", "")
+    words = np.where(intervals.small, "small-group", words)
+    return pl.Series(np.where(intervals.unseen, "unseen-group", words))
 
 
 def _warnings(
@@ -174,28 +198,44 @@ def _warnings(
             " the promised rate does not hold for them"
         )
     if unbounded:
-        said.append(f"{unbounded} of {len(table)} intervals are unbounded: too few calibration rows")
-    for what, verdict in drift(calibration, forecast, y).items():
+        said.append(f"{unbounded} of {len(table)} intervals are unbounded (their flags say why)")
+    for what, verdict in drift(calibration, table, forecast, y).items():
         if verdict.rejected():
             said.append(
                 f"the {what} of these rows do not look like those of the calibration rows"
-                f" (p = {verdict.p_value:.1g}, clearest at row {verdict.row}): the promised rate may not hold"
+                f" (p = {verdict.p_value:.1g}): the promised rate may not hold"
             )
     return said
 
 
 def drift(
-    calibration: Calibration, forecast: Forecast, y: Floats | None = None
+    calibration: Calibration, table: Table, forecast: Forecast, y: Floats | None = None, seed: int = 0
 ) -> dict[str, Exchangeability]:
-    """Test whether a table looks like the calibration rows: by its errors if known, else by its inputs."""
-    reference, alpha = calibration.reference, calibration.fitted.alpha
-    side: Side = getattr(calibration.fitted, "side", "both")
+    """Test whether a table, as a set, looks like the calibration rows.
+
+    The test is on the errors where they are known, else on scores and uncertainties. Rows are compared
+    within their group or bin and in random order, since tables are often sorted. A weighted calibration
+    expects other inputs, so that there is nothing to test.
+    """
+    reference = calibration.reference
+    if reference is None or isinstance(calibration.fitted, FittedWeighted):
+        return {}
+    alpha = calibration.fitted.alpha
+    order = np.random.default_rng(seed).permutation(len(forecast))
+    columns: dict[str, tuple[Floats, Floats]]
     if y is not None and not np.isnan(y).all():
-        known = ~np.isnan(y)
-        scores = nonconformity(forecast[known], y[known], alpha, side)
-        return {"errors": exchangeability(reference.nonconformity, scores)}
-    found = {"scores": exchangeability(reference.score, forecast.score)}
-    uncertainty = forecast.uncertainty(alpha)
-    if np.ptp(reference.uncertainty) or np.ptp(uncertainty):
-        found["uncertainties"] = exchangeability(reference.uncertainty, uncertainty)
-    return found
+        order = order[~np.isnan(y[order])]
+        side: Side = getattr(calibration.fitted, "side", "both")
+        scores = nonconformity(forecast[order], y[order], alpha, side)
+        columns = {"errors": (reference.nonconformity, scores)}
+    else:
+        columns = {
+            "scores": (reference.score, forecast.score[order]),
+            "uncertainties": (reference.uncertainty, forecast.uncertainty(alpha)[order]),
+        }
+    cells = reference.cell.astype(np.int64), calibration.cells(table, forecast)[order]
+    return {
+        what: exchangeability(known, new, seed, cells)
+        for what, (known, new) in columns.items()
+        if np.ptp(known) or np.ptp(new)
+    }

@@ -126,4 +126,4 @@ class FittedEce:
         )
         none = np.zeros(len(forecast), dtype=bool)
         lower, upper = forecast.score - below, forecast.score + above
-        return Intervals(np.clip(lower, *self.bounds), np.clip(upper, *self.bounds), none, none)
+        return Intervals(np.clip(lower, *self.bounds), np.clip(upper, *self.bounds), none, none, none)

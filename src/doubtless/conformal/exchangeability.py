@@ -51,7 +51,12 @@ def online_p_values(calibration: ArrayLike, stream: ArrayLike, seed: int = 0) ->
     return (greater + u * equal[first:]) / np.arange(first + 1, len(values) + 1)
 
 
-def exchangeability(calibration: ArrayLike, stream: ArrayLike, seed: int = 0) -> Exchangeability:
+def exchangeability(
+    calibration: ArrayLike,
+    stream: ArrayLike,
+    seed: int = 0,
+    cells: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Exchangeability:
     """Test whether new values, in their order, look like more of the calibration values.
 
     Parameters
@@ -61,6 +66,9 @@ def exchangeability(calibration: ArrayLike, stream: ArrayLike, seed: int = 0) ->
         uncertainty.
     seed
         Breaks ties.
+    cells
+        Group numbers of the calibration and of the new values: each new value is then compared within its
+        own group, so that a mere change of the mix of groups does not count. A negative number is left out.
 
     Examples
     --------
@@ -75,7 +83,7 @@ def exchangeability(calibration: ArrayLike, stream: ArrayLike, seed: int = 0) ->
     shares = [1 / len(_BETS)] * len(_BETS)
     capital = best = 0.0
     best_row = 0
-    for row, p in enumerate(online_p_values(calibration, stream, seed).tolist(), start=1):
+    for row, p in enumerate(_p_values(calibration, stream, seed, cells).tolist(), start=1):
         bets = [
             ((1 - _JUMP) * share + _JUMP / len(_BETS)) * (1 + bet * (p - 0.5))
             for bet, share in zip(_BETS, shares, strict=True)
@@ -86,3 +94,17 @@ def exchangeability(calibration: ArrayLike, stream: ArrayLike, seed: int = 0) ->
         if capital > best:
             best, best_row = capital, row
     return Exchangeability(float(np.exp(-best)), best_row, best / log(10) if best else 0.0)
+
+
+def _p_values(
+    calibration: ArrayLike, stream: ArrayLike, seed: int, cells: tuple[np.ndarray, np.ndarray] | None
+) -> Floats:
+    """P-values in the order of the stream, within cells if given."""
+    if cells is None:
+        return online_p_values(calibration, stream, seed)
+    known, new = np.asarray(calibration, dtype=np.float64), np.asarray(stream, dtype=np.float64)
+    found = np.full(len(new), np.nan)
+    for cell in np.unique(cells[1][cells[1] >= 0]):
+        rows = cells[1] == cell
+        found[rows] = online_p_values(known[cells[0] == cell], new[rows], seed + int(cell))
+    return found[~np.isnan(found)]

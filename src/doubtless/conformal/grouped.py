@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from typing import Any, Literal, Protocol
 
@@ -261,9 +261,18 @@ class FittedGrouped:
             )
         # The last place serves unseen groups, to which code -1 points.
         factors = np.array([*(self._factor(f) for f in self.factors), self._policy(self.unseen)])
-        fell = np.array([*(isinf(f) for f in self.factors), True])
-        fallback = fell[codes] if unknown or fell[:-1].any() else None
-        return widen(forecast, factors, self.alpha, self.side, self.bounds, cells=codes, fallback=fallback)
+        found = widen(forecast, factors, self.alpha, self.side, self.bounds, cells=codes)
+        small = np.array([*(isinf(f) for f in self.factors), False])
+        if unknown:
+            found = replace(found, unseen=codes < 0)
+        return replace(found, small=small[codes]) if small.any() else found
+
+    def describe(self) -> list[tuple[str, int, float, bool]]:
+        """Name, rows, factor in force and whether that is by policy, of each group."""
+        return [
+            (name, n, self._factor(factor), isinf(factor))
+            for name, n, factor in zip(self.cells.names, self.counts, self.factors, strict=True)
+        ]
 
     def _factor(self, factor: float) -> float:
         return self._policy(self.small) if isinf(factor) else factor

@@ -64,9 +64,10 @@ class PredictiveDistribution:
         return cls(alpha, tuple(np.sort(part) for part in parts), cells, unseen)
 
     def chance_below(self, forecast: Forecast, threshold: float, groups: Any = None) -> Floats:
-        """The chance that each segment's human score is below a threshold (middle of the bounds)."""
+        """The chance that each human score is below a threshold: the middle of the bounds, NaN if unknown."""
         low, high = self.chance_bounds(forecast, threshold, groups)
-        return (low + high) / 2
+        # Nothing is known of a segment whose bounds are 0 and 1: half of it would look like knowledge.
+        return np.where((low == 0) & (high == 1), np.nan, (low + high) / 2)
 
     def chance_bounds(
         self, forecast: Forecast, threshold: float, groups: Any = None

@@ -96,14 +96,16 @@ def checked_human(human: ArrayLike, n: int) -> Floats:
 class Intervals:
     """Intervals of segments, and what is to be said of them.
 
-    ``unbounded`` marks rows for which the calibration set was too small (their ends are the declared
-    bounds or infinite), ``fallback`` rows whose group was unseen or too small and was treated by policy.
+    ``unbounded`` marks rows without a factor of their own (their ends are the declared bounds or infinite);
+    ``unseen`` and ``small`` mark rows whose group had no, or too few, calibration rows and was treated by
+    policy.
     """
 
     lower: Floats
     upper: Floats
     unbounded: np.ndarray
-    fallback: np.ndarray
+    unseen: np.ndarray
+    small: np.ndarray
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -127,7 +129,6 @@ def widen(
     bounds: Bounds = UNBOUNDED,
     *,
     cells: np.ndarray | None = None,
-    fallback: np.ndarray | None = None,
 ) -> Intervals:
     """Intervals whose ends lie a factor of spreads from the score (equations 4 and 6).
 
@@ -150,7 +151,8 @@ def widen(
     unbounded = (
         infinite[cells] if cells is not None and infinite.any() else np.broadcast_to(infinite.all(), n)
     )
-    return Intervals(lower, upper, unbounded, np.broadcast_to(False, n) if fallback is None else fallback)
+    nothing = np.broadcast_to(False, n)
+    return Intervals(lower, upper, unbounded, nothing, nothing)
 
 
 def _outward(factors: Floats) -> Floats:

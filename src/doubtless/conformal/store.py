@@ -66,13 +66,16 @@ class Reference:
     score: Floats
     uncertainty: Floats
     nonconformity: Floats
+    cell: Floats
 
     @classmethod
-    def of(cls, forecast: Forecast, nonconformity: Floats, alpha: float, seed: int = 0) -> Reference:
+    def of(
+        cls, forecast: Forecast, nonconformity: Floats, alpha: float, cell: np.ndarray, seed: int = 0
+    ) -> Reference:
         """Sample at most 1,000 rows; a sample of exchangeable rows is exchangeable."""
-        n = len(forecast)
-        rows = np.random.default_rng(seed).permutation(n)[:REFERENCE_ROWS]
-        return cls(forecast.score[rows], forecast.uncertainty(alpha)[rows], nonconformity[rows])
+        rows = np.random.default_rng(seed).permutation(len(forecast))[:REFERENCE_ROWS]
+        columns = (forecast.score, forecast.uncertainty(alpha), nonconformity, cell.astype(np.float64))
+        return cls(*(column[rows] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,7 @@ class Calibration:
     fitted: Fitted
     reading: Reading
     human: str
-    reference: Reference
+    reference: Reference | None
     sketch: Sketch | None = None
     sketched: tuple[str, ...] = ()
     distribution: PredictiveDistribution | None = None
@@ -93,7 +96,22 @@ class Calibration:
 
     def intervals(self, table: Table, forecast: Forecast) -> Intervals:
         """Return the intervals of a table's rows."""
-        return self.fitted.intervals(forecast, self.reading.condition(table, forecast, self.fitted.alpha))
+        condition = self.reading.condition(table, forecast, self.fitted.alpha)
+        if isinstance(self.fitted, FittedGrouped) and self.fitted.unseen == "error":
+            unknown = self.fitted.cells.codes(condition) < 0
+            if unknown.any():
+                row = int(unknown.argmax())
+                raise InputError(
+                    f"{table.place(row)}: group '{condition[row]}' was not calibrated"
+                    " (calibrate with --unseen pooled or --unseen unbounded to allow new groups)"
+                )
+        return self.fitted.intervals(forecast, condition)
+
+    def cells(self, table: Table, forecast: Forecast) -> np.ndarray:
+        """The number of the group or bin of each row; 0 for all where there are none."""
+        if not isinstance(self.fitted, FittedGrouped):
+            return np.zeros(len(forecast), dtype=np.int64)
+        return self.fitted.cells.codes(self.reading.condition(table, forecast, self.fitted.alpha))
 
     def chance_below(self, table: Table, forecast: Forecast, threshold: float) -> Floats:
         """The chance that the human score of each row is below a threshold."""
@@ -101,6 +119,9 @@ class Calibration:
             raise InputError(
                 "the calibration holds no predictive distribution (calibrate with --distribution)"
             )
+        low, high = self.fitted.bounds
+        if threshold <= low or threshold > high:  # no human score lies outside the declared range
+            return np.full(len(forecast), float(threshold > high))
         condition = self.reading.condition(table, forecast, self.fitted.alpha)
         return self.distribution.chance_below(forecast, threshold, condition)
 
@@ -177,10 +198,12 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
     if calibration.distribution is not None:
         data["distribution"] = [part.tolist() for part in calibration.distribution.parts]
     reference = calibration.reference
+    assert reference is not None
     data["reference"] = {
         "score": reference.score.tolist(),
         "uncertainty": reference.uncertainty.tolist(),
         "nonconformity": reference.nonconformity.tolist(),
+        "cell": reference.cell.astype(int).tolist(),
     }
     if calibration.sketch is not None:
         data["fingerprints"] = {

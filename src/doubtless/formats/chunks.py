@@ -30,7 +30,8 @@ class Gathering:
 
     def add(self, columns: Iterable[pl.Series], lines: Sequence[int]) -> None:
         """Append one chunk; its lines travel as a column, so that a chunk without others keeps its rows."""
-        self.frames.append(pl.DataFrame([pl.Series(_LINE, lines, dtype=pl.Int64), *columns]))
+        chunk = {_LINE: pl.Series(lines, dtype=pl.Int64), **{column.name: column for column in columns}}
+        self.frames.append(pl.DataFrame(chunk))
 
     def parsed(self, names: Sequence[str]) -> Parsed:
         """Join the chunks; a column that a chunk lacks is missing in its rows."""

@@ -18,7 +18,7 @@ import polars as pl
 from doubtless.errors import InputError
 from doubtless.formats.chunks import ROWS_PER_CHUNK, Gathering, Parsed, is_wanted
 from doubtless.formats.text import decoded_lines
-from doubtless.formats.words import quoted
+from doubtless.formats.words import counted, quoted
 
 BYTES_PER_BLOCK = 1 << 23
 
@@ -133,12 +133,11 @@ def _gather_rows(
 
     width = len(header)
     for row, line, _ in rows:
+        if not row and width == 1:
+            row = [""]
         if len(row) != width:
-            if not row and width == 1:
-                row = [""]
-            else:
-                found = f"{len(row)} column{'s' * (len(row) > 1)}" if row else "the line is empty"
-                raise InputError(f"{name}:{line}: {found}, expected {width}{'' if row else ' columns'}")
+            found = counted(len(row), "column") if row else "the line is empty"
+            raise InputError(f"{name}:{line}: {found}, expected {width}{'' if row else ' columns'}")
         cells.append(row)
         lines.append(line)
         if len(cells) == ROWS_PER_CHUNK:

@@ -12,7 +12,7 @@ import polars as pl
 
 from doubtless.errors import InputError
 from doubtless.formats.chunks import ROWS_PER_CHUNK, Gathering, Parsed, is_wanted
-from doubtless.formats.kinds import KindError, described, joined
+from doubtless.formats.kinds import KindError, column, described, joined
 from doubtless.formats.text import decoded_lines
 from doubtless.formats.words import quoted, reason
 
@@ -26,6 +26,7 @@ def parse_lines(stream: BinaryIO, name: str, wanted: Collection[str] | None = No
 
     def rows() -> Iterator[tuple[int, Row]]:
         for number, line in enumerate(decoded_lines(stream, name), start=1):
+            line = line.rstrip("\r\n")  # so that no error is placed on the next line
             if line.strip(_SPACE):
                 value, end = _decode(line, 0, name, number)
                 if line[end:].strip(_SPACE):
@@ -166,9 +167,9 @@ def _decode(text: str, at: int, name: str, line: int) -> tuple[Any, int]:
         return value, end
     except json.JSONDecodeError as error:
         line += text.count("\n", at, error.pos)
-        column = error.pos - text.rfind("\n", 0, error.pos)
+        position = error.pos - text.rfind("\n", 0, error.pos)
         what = error.msg.lower().removesuffix(" at").removesuffix(" starting")
-        raise InputError(f"{name}:{line}: not valid JSON ({what}, column {column})") from None
+        raise InputError(f"{name}:{line}: not valid JSON ({what}, column {position})") from None
     except RecursionError:
         raise InputError(f"{name}:{line}: the JSON is nested too deeply") from None
     except ValueError as error:
@@ -233,7 +234,7 @@ def _columns(rows: Iterable[tuple[int, Row]], name: str, wanted: Collection[str]
 
 
 def _series(key: str, values: list[Any], dtype: Any, name: str, lines: list[int]) -> pl.Series:
-    series = pl.Series(key, values, dtype=dtype, strict=False)  # not strict: 1 may stand for 1.0
+    series = column(key, values, dtype)
     if dtype == pl.Float64 and series.is_infinite().any():
         line = lines[int(series.is_infinite().fill_null(False).arg_max() or 0)]
         raise InputError(f"{name}:{line}: {quoted(key)} is {_TOO_LARGE}")

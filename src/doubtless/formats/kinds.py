@@ -5,7 +5,6 @@ Polars would find a type by itself, at the price of turning ``[1, "a"]`` into ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce
 from typing import Any
 
@@ -44,6 +43,24 @@ def joined(known: Any, value: Any) -> Any:
     return _common(known, found)
 
 
+def column(name: str, values: list[Any], kind: Any) -> pl.Series:
+    """Make a column of values that all fit the type."""
+    if isinstance(kind, pl.Struct) or (isinstance(kind, pl.List) and kind.inner.is_nested()):
+        values = [_fitted(value, kind) for value in values]
+    return pl.Series(name, values, dtype=kind, strict=False)  # not strict: 1 may stand for 1.0
+
+
+def _fitted(value: Any, kind: Any) -> Any:
+    """Make whole numbers floating-point where the type is: Polars does not see to it inside objects."""
+    if value is None:
+        return None
+    if isinstance(kind, pl.Struct):
+        return {item.name: _fitted(value.get(item.name), item.dtype) for item in kind.fields}
+    if isinstance(kind, pl.List):
+        return [_fitted(item, kind.inner) for item in value]
+    return float(value) if kind == pl.Float64 else value
+
+
 def described(kind: Any) -> str:
     """Return the words for a type."""
     if kind in _NUMBERS:
@@ -60,14 +77,12 @@ def _kind(value: Any, depth: int) -> Any:
         raise KindError(f"is nested more than {_DEEPEST} levels deep")
     if isinstance(value, dict):
         return pl.Struct({key: _kind(item, depth - 1) for key, item in value.items()})
+    if not isinstance(value, list):
+        raise TypeError(f"{type(value).__name__} is no kind of JSON value")
     types = dict.fromkeys(map(type, value))  # a list of many numbers has one or two of them
     scalars = [_SCALARS[t] for t in types if t in _SCALARS]
-    nested = [_kind(item, depth - 1) for item in value if isinstance(item, list | dict)]
-    return pl.List(_all_common([*scalars, *nested]))
-
-
-def _all_common(kinds: Iterable[Any]) -> Any:
-    return reduce(_common, kinds, pl.Null)
+    others = [_kind(item, depth - 1) for item in value if type(item) not in _SCALARS]
+    return pl.List(reduce(_common, [*scalars, *others], pl.Null))
 
 
 def _common(a: Any, b: Any) -> Any:

@@ -25,11 +25,12 @@ def parse(stream: BinaryIO, name: str, wanted: Collection[str] | None = None) ->
     if head != _MAGIC:
         raise InputError(f"{name}: the file is {'not Parquet' if head else 'empty, expected Parquet'}")
     with refused(f"{name}: the Parquet file is damaged"):
-        source = _whole(stream, head)
-        names = list(pl.read_parquet_schema(source))
+        # The file is this one, not a pattern of file names nor a part of a partitioned table.
+        lazy = pl.scan_parquet(_whole(stream, head), glob=False, hive_partitioning=False)
+        names = lazy.collect_schema().names()
         keep = [column for column in names if is_wanted(column, wanted)]
         # Some column has to be read, if only to count the rows.
-        frame = pl.read_parquet(source, columns=keep or names[:1], glob=False, hive_partitioning=False)
+        frame = lazy.select(keep or names[:1]).collect()
     for series in frame.iter_columns():
         _refuse_nul(series, name)
     return Parsed(frame.select(keep), np.arange(1, frame.height + 1), names)

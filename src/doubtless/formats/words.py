@@ -30,6 +30,11 @@ def listed(names: Collection[str]) -> str:
     return f"{first} and {left} more" if left > 0 else first or "none"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return ``1 line``, ``2 lines``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def reason(error: BaseException) -> str:
     """Return what an error of a library says, as one line of bearable length."""
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
