@@ -14,6 +14,8 @@ from doubtless import __version__
 from doubtless.errors import DoubtlessError
 
 VERBS = {
+    "score": "Score translations with a neural estimator and say how far to trust each score.",
+    "train": "Train a neural estimator from a configuration file; resumes where it stopped.",
     "calibrate": "Make a calibration file from forecasts and human scores.",
     "apply": "Add intervals to new forecasts.",
     "evaluate": "Measure forecasts against human scores: agreement, coverage, width, by group.",

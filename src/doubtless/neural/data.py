@@ -1,0 +1,393 @@
+"""Segments to batches. Tokens are made once; what a batch holds is a pure function of seed and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from doubtless.errors import InputError
+from doubtless.formats.words import counted, quoted
+from doubtless.neural.config import ModelConfig
+from doubtless.neural.encoder import batch_of
+from doubtless.neural.model import Batch, State
+from doubtless.neural.schedule import DataConfig, Plan
+from doubtless.neural.tokens import Tokenized, Tokens
+from doubtless.segments import Table, read
+
+if TYPE_CHECKING:
+    from doubtless.neural.cache import States
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+HELD_OUT = 0.05
+SHARES = (0.25, 0.5, 0.75, 1.0)
+NO_LABEL = -100
+_POOL = 50  # batches whose rows are sorted by length together
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Segments with their tokens.
+
+    ``texts`` holds each distinct text once and ``which`` says, by name, which of them each row has;
+    ``labels`` belong to the tokens of each row's translation.
+    """
+
+    texts: Sequence[Tokenized]
+    which: Mapping[str, Ints]
+    human: Floats
+    score: Floats | None = None
+    labels: Sequence[Sequence[int]] | None = None
+    fertility: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.human)
+
+    @property
+    def target(self) -> Floats:
+        """What is learnt: the human score, for error models the distance of the other score from it."""
+        return self.human if self.score is None else np.abs(self.score - self.human)
+
+    def scaled(self, mean: float, sd: float) -> Rows:
+        """Human scores, and the other model's, in deviations from a mean."""
+        score = None if self.score is None else (self.score - mean) / sd
+        return replace(self, human=(self.human - mean) / sd, score=score)
+
+    def digest(self) -> str:
+        """Sixteen hex digits of all that training sees."""
+        digest = sha256(repr([text.ids for text in self.texts]).encode())
+        for name in sorted(self.which):
+            digest.update(name.encode() + self.which[name].tobytes())
+        for numbers in (self.human, self.score, self.fertility):
+            digest.update(b"-" if numbers is None else numbers.tobytes())
+        digest.update(repr(self.labels).encode())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Token sequences, each distinct one once, and which of them a row consists of.
+
+    ``rows`` has one line a segment and one column a pass of a joint model; ``first`` counts the tokens of
+    a sequence that belong to the translation, ``lengths`` those of the longest sequence of each row.
+    """
+
+    sequences: Sequence[Sequence[int]]
+    rows: Mapping[str, Ints]
+    first: Ints
+    lengths: Ints
+
+    @property
+    def width(self) -> int:
+        """Sequences a row has."""
+        return sum(index.shape[1] for index in self.rows.values())
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A batch with its targets: token sequences, or their states at the layer that was cached."""
+
+    start: Batch | State
+    human: Tensor
+    score: Tensor | None = None
+    labels: Tensor | None = None
+
+    def to(self, device: torch.device) -> Examples:
+        """The same on a device."""
+        return _moved(self, device)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {name: _moved(item, device) for name, item in value.items()}
+    if isinstance(value, Examples | Batch | State):
+        return replace(value, **{name: _moved(item, device) for name, item in vars(value).items()})
+    return value
+
+
+def read_segments(plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+    """Read the rows to train and to validate on, and say what was done to them."""
+    data, seed = plan.data, plan.training.seed
+    notes: list[str] = []
+    train = _read_all(plan, data.train, data.where, notes)
+    if data.dev or data.dev_where:
+        dev = _read_all(plan, data.dev or data.train, data.dev_where, notes)
+    else:
+        train, dev = held_out(train, seed)
+        rows = f"{len(dev)} of {len(dev) + len(train)} rows"
+        notes.append(f"no validation rows are given: 5 % of the sources, {rows}, are held out by the seed")
+    train, dev = _drawn(train, data.sample, seed), _drawn(dev, data.dev_sample, seed)
+    texts = list(plan.model.texts)
+    shared = dev.join(train, on=texts, how="semi").height
+    if shared:
+        notes.append(f"{shared} of {len(dev)} validation rows are also rows to train on")
+    return train, dev, notes
+
+
+def _read_all(plan: Plan, paths: Sequence[str], where: str, notes: list[str]) -> pl.DataFrame:
+    parts = []
+    for path in paths:
+        table = read(plan.folder / path, columns=None if where else _columns(plan.data))
+        parts.append(segments_of(table.where(where) if where else table, plan, notes))
+    return pl.concat(parts)
+
+
+def _columns(data: DataConfig) -> list[str]:
+    return [data.human, data.src, data.mt, data.ref, data.lp, data.score, data.tags, data.words]
+
+
+def segments_of(table: Table, plan: Plan, notes: list[str] | None = None) -> pl.DataFrame:
+    """Take the columns that a model is trained on from a table; rows without a human score are left out."""
+    model, data = plan.model, plan.data
+    present = ~np.isnan(table.numbers(data.human, missing=True))
+    if not present.any():
+        raise InputError(f"{table.name}: no row has a human score in {quoted(data.human)}")
+    if notes is not None and not present.all():
+        notes.append(f"{table.name}: {counted(int((~present).sum()), 'row')} without a human score left out")
+    table = table.take(present)
+    # The source is needed for prefixes, and to hold out whole sources.
+    names = [*model.texts, *(["src"] if "src" not in model.texts and model.partial else [])]
+    found = {name: _texts(table, getattr(data, name)) for name in names}
+    frame = pl.DataFrame(found).with_columns(human=table.numbers(data.human))
+    if model.outputs == "error":
+        frame = frame.with_columns(score=table.numbers(data.score))
+    if model.partial:
+        frame = frame.with_columns(fertility=_fertility(table, plan))
+    if model.word_tags:
+        marks, strange = character_labels(table, plan, found["mt"].to_list())
+        if strange and notes is not None:
+            notes.append(f"{table.name}: the tags of {counted(strange, 'row')} do not fit their translation")
+        frame = frame.with_columns(pl.Series("marks", marks, dtype=pl.List(pl.Int16)))
+    return frame
+
+
+def _texts(table: Table, column: str) -> pl.Series:
+    series = table.column(column)
+    if series.dtype != pl.String:
+        raise InputError(f"{table.name}: column {quoted(series.name)} holds {series.dtype}, expected text")
+    if series.null_count():
+        row = int(series.is_null().arg_max() or 0)
+        raise InputError(f"{table.place(row)}: column {quoted(series.name)} is empty")
+    return series
+
+
+def _fertility(table: Table, plan: Plan) -> pl.Series:
+    rates = plan.training.fertility
+    if not isinstance(rates, Mapping):
+        return pl.Series(np.full(len(table), float(rates)))
+    pairs = table.labels([plan.data.lp])
+    for row, pair in enumerate(pairs):
+        if pair not in rates:
+            raise InputError(f"{table.place(row)}: no fertility is given for {quoted(pair)}")
+    return pl.Series([float(rates[pair]) for pair in pairs])
+
+
+def character_labels(table: Table, plan: Plan, texts: Sequence[str]) -> tuple[list[list[int]], int]:
+    """The label of each character of the translations, -1 where there is none.
+
+    Tags belong to whitespace tokens; their characters are looked up in the translation, whatever blanks
+    tokenization put between them. Also count the rows where that fails: they have no labels.
+    """
+    data, names = plan.data, plan.model.word_tags
+    numbers = {name: i for i, name in enumerate(names)}
+    tokens = table.column(data.words) if table.has(data.words) else texts
+    marks, strange = [], 0
+    for row, (text, line, tags) in enumerate(zip(texts, tokens, table.column(data.tags), strict=True)):
+        words = line.split()
+        labels = tags.split() if isinstance(tags, str) else [str(tag) for tag in tags]
+        if len(labels) != len(words):
+            place = table.place(row)
+            raise InputError(f"{place}: {counted(len(labels), 'tag')} for {counted(len(words), 'token')}")
+        for label in labels:
+            if label not in numbers:
+                raise InputError(f"{table.place(row)}: tag {quoted(label)} is none of {', '.join(names)}")
+        found = _marked(text, words, [numbers[label] for label in labels])
+        strange += found is None
+        marks.append(found or [-1] * len(text))
+    return marks, strange
+
+
+def _marked(text: str, words: Sequence[str], labels: Sequence[int]) -> list[int] | None:
+    inked = [i for i, character in enumerate(text) if not character.isspace()]
+    if "".join(words) != "".join(text[i] for i in inked):
+        return None
+    marks = [-1] * len(text)
+    spread = [label for word, label in zip(words, labels, strict=True) for _ in word]
+    for i, label in zip(inked, spread, strict=True):
+        marks[i] = label
+    return marks
+
+
+def token_labels(text: Tokenized, marks: Sequence[int]) -> list[int]:
+    """The label of each token: the worst (last in the list of tags) of its characters."""
+    worst = [max(marks[start:end], default=-1) for start, end in text.offsets]
+    return [NO_LABEL if label < 0 else label for label in worst]
+
+
+def held_out(frame: pl.DataFrame, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Hold out 5 % of the sources (of references, if there are none) with all their rows."""
+    name = "src" if "src" in frame.columns else "ref"
+    keys = frame[name].unique(maintain_order=True)
+    if len(keys) < 2:
+        raise InputError("one source cannot be parted into training and validation rows: name a dev table")
+    count = max(1, round(HELD_OUT * len(keys)))
+    chosen = keys[np.random.default_rng([seed, 5]).permutation(len(keys))[:count]]
+    out = frame[name].is_in(chosen.implode())
+    return frame.filter(~out), frame.filter(out)
+
+
+def _drawn(frame: pl.DataFrame, most: int, seed: int) -> pl.DataFrame:
+    if not most or len(frame) <= most:
+        return frame
+    return frame[np.sort(np.random.default_rng([seed, 6]).permutation(len(frame))[:most])]
+
+
+def rows_of(frame: pl.DataFrame, config: ModelConfig, tokens: Tokens) -> Rows:
+    """Tokenize the texts of segments, each distinct one once."""
+    names: list[str] = [name for name in ("mt", "src", "ref") if name in frame.columns]
+    texts = pl.concat([frame[name] for name in names]).unique(maintain_order=True)
+    place = {text: i for i, text in enumerate(texts)}
+    made = tokens.encode(texts.to_list())
+    which = {name: np.array([place[text] for text in frame[name]], dtype=np.int64) for name in names}
+    labels = None
+    if config.word_tags:
+        labels = [token_labels(made[i], m) for i, m in zip(which["mt"], frame["marks"], strict=True)]
+    kept = [replace(text, offsets=[]) for text in made]  # offsets are large, and only labels need them
+    numbers = {
+        name: frame[name].to_numpy() if name in frame.columns else None for name in ("score", "fertility")
+    }
+    return Rows(kept, which, frame["human"].to_numpy(), numbers["score"], labels, numbers["fertility"])
+
+
+def prefix_shares(count: int, seed: int, epoch: int) -> Floats:
+    """How much of each translation is shown in an epoch: a quarter, half, three quarters or all."""
+    return np.random.default_rng([seed, epoch, 1]).choice(np.array(SHARES), count)
+
+
+def prefix_lengths(rows: Rows, shares: Floats) -> Ints:
+    """Tokens of each translation that are shown: a share of the source's tokens times fertility.
+
+    All of it means the whole translation, however long: that is what the authors' code does.
+    """
+    inner = np.array([len(text.ids) - 2 for text in rows.texts], dtype=np.int64)
+    fertility = 1.0 if rows.fertility is None else rows.fertility
+    cut = np.maximum(1, (shares * fertility * inner[rows.which["src"]]).astype(np.int64))
+    whole = inner[rows.which["mt"]]
+    return np.where(shares >= 1, whole, np.minimum(cut, whole))
+
+
+def lay_out(rows: Rows, config: ModelConfig, tokens: Tokens, shares: Floats | None = None) -> Layout:
+    """Make the sequences of every row, of prefixes of the translations if shares are given."""
+    cuts = None if shares is None else prefix_lengths(rows, shares)
+    joint = config.inputs == "joint"
+    wanted = {"joint": config.passes} if joint else {name: ((name,),) for name in config.texts}
+    places: dict[tuple[int, ...], int] = {}
+    sequences: list[Sequence[int]] = []
+    first: list[int] = []
+    found = {name: np.zeros((len(rows), len(passes)), dtype=np.int64) for name, passes in wanted.items()}
+    for name, passes in wanted.items():
+        for number, parts in enumerate(passes):
+            for row in range(len(rows)):
+                cut = int(cuts[row]) if cuts is not None and "mt" in parts else -1
+                key = (cut, *(int(rows.which[part][row]) for part in parts))
+                if key not in places:
+                    places[key] = len(sequences)
+                    texts = [rows.texts[i] for i in key[1:]]
+                    if cut >= 0:
+                        texts[0] = prefix(texts[0], cut)  # the translation comes first
+                    made = tokens.join(texts) if joint else None
+                    sequences.append(texts[0].ids if made is None else made.ids)
+                    first.append(len(texts[0].ids) if made is None else min(made.first, len(made.ids)))
+                found[name][row, number] = places[key]
+    sizes = np.array([len(sequence) for sequence in sequences])
+    lengths = np.max([sizes[index].max(axis=1) for index in found.values()], axis=0)
+    return Layout(sequences, found, np.array(first), lengths)
+
+
+def prefix(text: Tokenized, count: int) -> Tokenized:
+    """The first ``count`` tokens of a text between its special ones."""
+    return replace(text, ids=[*text.ids[: count + 1], text.ids[-1]])
+
+
+def batches(layout: Layout, seed: int, epoch: int, size: int | None, tokens: int | None) -> list[Ints]:
+    """Cut the rows into batches of similar length, in an order that depends on seed and epoch only.
+
+    Rows are shuffled, sorted by length within pools of some fifty batches and cut; then the batches are
+    shuffled. Sorting all rows at once would put the same rows together in every epoch.
+    """
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(len(layout.lengths))
+    typical = size or max(1, (tokens or 1) // max(1, int(layout.lengths.mean()) * layout.width))
+    found: list[Ints] = []
+    for start in range(0, len(order), _POOL * typical):
+        pool = order[start : start + _POOL * typical]
+        found += cut(layout, pool[np.argsort(layout.lengths[pool], kind="stable")], size, tokens)
+    return [found[i] for i in random.permutation(len(found))]
+
+
+def cut(layout: Layout, order: Ints, size: int | None, tokens: int | None) -> list[Ints]:
+    """Cut rows in a given order into batches of so many rows, or of at most so many tokens with padding."""
+    found, begin, longest = [], 0, 0
+    for end, row in enumerate(order):
+        longest = max(longest, int(layout.lengths[row]))
+        count = end + 1 - begin
+        full = count > size if size else count * layout.width * longest > (tokens or 0)
+        if full and count > 1:
+            found.append(order[begin:end])
+            begin, longest = end, int(layout.lengths[row])
+    return [*found, order[begin:]]
+
+
+def grouped(found: list[Ints], accumulation: int, processes: int = 1) -> list[list[Ints]]:
+    """Batches of each step of the optimiser, as many for each process: the last step may repeat some."""
+    size = accumulation * processes
+    groups = [found[i : i + size] for i in range(0, len(found), size)]
+    missing = -len(groups[-1]) % processes
+    groups[-1] = groups[-1] + [found[i % len(found)] for i in range(missing)]
+    return groups
+
+
+def assemble(rows: Rows, layout: Layout, index: Ints, padding: int, states: States | None = None) -> Examples:
+    """Make the batch of some rows; each pass of a joint model is a segment of its own."""
+    parts = {name: places[index].ravel() for name, places in layout.rows.items()}
+    used, place = np.unique(np.concatenate(list(parts.values())), return_inverse=True)
+    split = np.split(place, np.cumsum([len(part) for part in parts.values()])[:-1])
+    where = {name: torch.from_numpy(part) for name, part in zip(parts, split, strict=True)}
+    start: Batch | State
+    if states is None:
+        ids, mask = batch_of([layout.sequences[i] for i in used], padding)
+        start = Batch(ids, mask, where, torch.from_numpy(layout.first[used]))
+    else:
+        start = states.start(used, where)
+    passes = len(next(iter(parts.values()))) // len(index)
+
+    def numbers(values: Floats) -> Tensor:
+        return torch.from_numpy(np.repeat(values[index], passes)).float()
+
+    labels = None
+    if rows.labels is not None:
+        width = start.mask.shape[1]
+        labels = torch.full((len(index) * passes, width), NO_LABEL, dtype=torch.long)
+        for line, (row, sequence) in enumerate(zip(np.repeat(index, passes), parts["joint"], strict=True)):
+            known = rows.labels[int(row)][: int(layout.first[sequence]) - 1]
+            labels[line, : len(known)] = torch.tensor(known, dtype=torch.long)
+    score = None if rows.score is None else numbers(rows.score)
+    return Examples(start, numbers(rows.target), score, labels)
+
+
+def spread_of(rows: Rows) -> tuple[float, float]:
+    """Mean and deviation of the human scores."""
+    mean, sd = float(rows.human.mean()), float(rows.human.std())
+    if sd == 0:
+        raise InputError("all human scores are equal: there is nothing to learn")
+    return mean, sd

@@ -1,0 +1,360 @@
+"""Scoring tables of segments: token batches, each distinct text once, order restored, memory bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from doubtless.errors import InputError
+from doubtless.neural.checkpoint import Model
+from doubtless.neural.config import ModelConfig
+from doubtless.neural.exits import ExitRule, run
+from doubtless.neural.spans import Span, decode_spans, mqm_score, word_probabilities, xcomet_score
+from doubtless.neural.stepper import Array, TokenBatch, TorchStepper
+from doubtless.neural.tokens import Tokenized, Tokens
+from doubtless.segments import Table
+
+Texts = Mapping[str, Sequence[str]]
+Progress = Callable[[int], None]
+
+_ROWS_AT_ONCE = 4_096
+_STORE_BYTES = 256 << 20
+_BUSY_TOKENS = 256
+_SIMILAR = 0.9
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Outputs of the segments, in their order.
+
+    ``outputs`` maps ``score`` and whatever else the model gives to arrays; ``layer`` is where each row was
+    read, ``truncated`` whether some of its text did not fit. Models that tag words also give ``spans``: the
+    errors that they see in each translation.
+    """
+
+    outputs: dict[str, Array]
+    layer: Array
+    truncated: Array
+    spans: list[list[Span]] | None = None
+
+    @property
+    def score(self) -> Array:
+        """The scores."""
+        return self.outputs["score"]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A model ready to score.
+
+    Parameters
+    ----------
+    model
+        A loaded model.
+    device, dtype
+        Where and in which precision it runs.
+    batch_tokens
+        Most tokens of a batch, padding included. Scores do not depend on it (to 1e-6 in float32).
+    """
+
+    model: Model
+    device: str = "cpu"
+    dtype: str = "float32"
+    batch_tokens: int = 4_096
+
+    def __post_init__(self) -> None:
+        if self.batch_tokens < 1:
+            raise InputError(f"batch_tokens must be positive, found {self.batch_tokens}")
+        object.__setattr__(self, "stepper", TorchStepper(self.model, self.device, self.dtype))
+
+    stepper: TorchStepper = None  # type: ignore[assignment]
+
+    @property
+    def config(self) -> ModelConfig:
+        """What the model is made of."""
+        return self.model.config
+
+    def score(
+        self,
+        texts: Texts,
+        *,
+        exit: ExitRule | None = None,
+        score: Array | None = None,
+        progress: Progress | None = None,
+    ) -> Scored:
+        """Score segments.
+
+        Parameters
+        ----------
+        texts
+            Lists of ``mt``, ``src`` and ``ref``, as the model uses them.
+        exit
+            Rule by which rows leave before the last layer.
+        score
+            For models of errors: the scores whose errors are predicted.
+        progress
+            Called with the number of rows that were just scored.
+        """
+        names = [name for name in self.config.texts if name in texts]
+        self._check(texts, names, exit)
+        n = len(texts["mt"])
+        parts = []
+        cache = _VectorStore(self) if self._by_vectors(exit) else None
+        for start in range(0, n, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            chunk = {name: texts[name][rows] for name in names}
+            given = None if score is None else score[rows]
+            if cache is not None:
+                parts.append(cache.score(chunk, given))
+            else:
+                parts.append(self._score_passes(chunk, exit, given))
+            if progress is not None:
+                progress(len(chunk["mt"]))
+        scored = _concatenated(parts)
+        _refuse_not_finite(scored)
+        return scored
+
+    def _check(self, texts: Texts, names: list[str], exit: ExitRule | None) -> None:
+        optional = {"ref"} if self.config.inputs == "joint" and "src" in self.config.texts else set()
+        missing = [name for name in self.config.texts if name not in texts and name not in optional]
+        if missing:
+            raise InputError(f"the model needs '{missing[0]}'")
+        lengths = {len(texts[name]) for name in names}
+        if lengths == {0} or len(lengths) != 1:
+            raise InputError("there is nothing to score" if lengths == {0} else "texts of different numbers")
+        if exit is not None and self.config.exits != "every":
+            raise InputError("the model has no exits before its last layer")
+
+    def _by_vectors(self, exit: ExitRule | None) -> bool:
+        return self.config.inputs == "separate" and exit is None
+
+    def _score_passes(self, texts: Texts, exit: ExitRule | None, score: Array | None) -> Scored:
+        """Rows as batches; a joint model that has source and reference reads them in three ways."""
+        if self.config.inputs == "separate":
+            return self._score_rows(texts, self.config.texts, exit, score)[0]
+        passes = self.config.passes if "ref" in texts or len(self.config.passes) == 1 else (("mt", "src"),)
+        runs = [self._score_rows(texts, names, exit, score) for names in passes]
+        found = [run[0] for run in runs]
+        outputs = {name: np.mean([f.outputs[name] for f in found], axis=0) for name in found[0].outputs}
+        spans = None
+        if self.config.word_tags and exit is None:
+            probabilities = [run[1] for run in runs]
+            spans = self._spans(texts["mt"], probabilities)
+            if self.config.combination == "xcomet":
+                # Scores are COMET's, and it forgets spans that reach the end; those reported are whole.
+                counted = self._spans(texts["mt"], probabilities, flush_open=False)
+                outputs["score"] = xcomet_score([f.score for f in found], [mqm_score(row) for row in counted])
+        layer = np.max([f.layer for f in found], axis=0)
+        return Scored(outputs, layer, np.any([f.truncated for f in found], axis=0), spans)
+
+    def _spans(
+        self, translations: Sequence[str], passes: Sequence[list[Array]], flush_open: bool = True
+    ) -> list[list[Span]]:
+        """The error spans of each translation, from the probabilities of its tokens in each pass."""
+        encoded, tags = _encode_once(self.model.tokens, {"mt": translations}, ["mt"]), self.config.word_tags
+        return [
+            decode_spans(word_probabilities(rows), encoded[mt].offsets, mt, tags, flush_open=flush_open)
+            for mt, rows in zip(translations, zip(*passes, strict=True), strict=True)
+        ]
+
+    def _score_rows(
+        self, texts: Texts, names: Sequence[str], exit: ExitRule | None, score: Array | None
+    ) -> tuple[Scored, list[Array]]:
+        """Score rows by one pass; for models that tag words also the probabilities of each row's tokens."""
+        rows = _rows_of(self.model.tokens, texts, names, joint=self.config.inputs == "joint", score=score)
+        found: dict[str, Array] = {}
+        layer = np.zeros(len(rows.sizes), dtype=np.int64)
+        words: list[Array] = [np.empty(0)] * len(rows.sizes)
+        for batch in token_batches(rows.sizes, self.batch_tokens):
+            if self.config.word_tags and exit is None:
+                state = self.stepper.advance(self.stepper.start(rows.batch(batch)), self.stepper.depth)
+                outputs, layers = self.stepper.read(state), np.full(len(batch), self.stepper.depth)
+                for row, probabilities in zip(batch, self.stepper.read_words(state), strict=True):
+                    words[row] = probabilities[: rows.first[row]]
+            else:
+                outputs, layers = run(self.stepper, rows.batch(batch), exit)
+            for name, values in outputs.items():
+                found.setdefault(name, np.zeros((len(layer), *values.shape[1:])))
+                found[name][batch] = values
+            layer[batch] = layers
+        # Identical rows were scored once.
+        outputs = {name: values[rows.origin] for name, values in found.items()}
+        scored = Scored(outputs, layer[rows.origin], rows.truncated)
+        return scored, [words[row] for row in rows.origin]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Distinct rows of token sequences, and where each of the given rows is among them.
+
+    ``first`` counts the tokens of a row's first text, the translation.
+    """
+
+    sequences: list[list[list[int]]]
+    names: tuple[str, ...]
+    sizes: Array
+    first: Array
+    origin: Array
+    truncated: Array
+    score: Array | None
+
+    def batch(self, rows: Array) -> TokenBatch:
+        """A batch of distinct rows; texts that several of them share stand in it once."""
+        places: dict[tuple[int, ...], int] = {}
+        index = {name: np.zeros(len(rows), dtype=np.int64) for name in self.names}
+        for i, row in enumerate(rows):
+            for name, ids in zip(self.names, self.sequences[row], strict=True):
+                index[name][i] = places.setdefault(tuple(ids), len(places))
+        score = None if self.score is None else self.score[rows]
+        return TokenBatch(list(places), index, score)
+
+
+def _rows_of(
+    tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None
+) -> _Rows:
+    encoded = _encode_once(tokens, texts, names)
+    n = len(texts["mt"])
+    kept: dict[tuple[Any, ...], int] = {}
+    sequences: list[list[list[int]]] = []
+    origin, truncated = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+    examples: list[int] = []
+    translations: list[int] = []
+    for i in range(n):
+        key = (*(texts[name][i] for name in names), None if score is None else float(score[i]))
+        parts = [encoded[texts[name][i]] for name in names]
+        if key not in kept:
+            kept[key] = len(sequences)
+            sequences.append([tokens.join(parts).ids] if joint else [part.ids for part in parts])
+            examples.append(i)
+            translations.append(len(parts[0].ids))
+        origin[i] = kept[key]
+        truncated[i] = tokens.join(parts).truncated if joint else any(part.truncated for part in parts)
+    sizes = np.array([max(len(ids) for ids in row) * len(row) for row in sequences])
+    given = None if score is None else np.asarray(score)[examples]
+    kinds = ("joint",) if joint else tuple(names)
+    return _Rows(sequences, kinds, sizes, np.array(translations), origin, truncated, given)
+
+
+def _encode_once(tokens: Tokens, texts: Texts, names: Sequence[str]) -> dict[str, Tokenized]:
+    distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
+    return dict(zip(distinct, tokens.encode(distinct), strict=True))
+
+
+def token_batches(sizes: Array, budget: int) -> Iterator[Array]:
+    """Cut rows, sorted by length, into batches whose padded size stays within a budget of tokens.
+
+    A batch also ends where rows become much shorter than its first, once it is large enough to keep the
+    processor busy: padding costs as much as text. The longest come first, so that memory is at its peak at
+    once and not after an hour.
+
+    >>> [batch.tolist() for batch in token_batches(np.array([3, 9, 4, 3]), 10)]
+    [[1], [2, 0], [3]]
+    """
+    order = np.argsort(-np.asarray(sizes), kind="stable")
+    lengths = np.asarray(sizes)[order]
+    start = 0
+    while start < len(order):
+        longest = int(lengths[start])
+        most = start + max(1, budget // longest)
+        enough = start + max(1, _BUSY_TOKENS // longest)
+        # Lengths fall: find the first row that is too short.
+        similar = start + int(np.searchsorted(-lengths[start:], -_SIMILAR * longest, side="right"))
+        end = min(most, max(enough, similar))
+        yield order[start:end]
+        start = end
+
+
+class _VectorStore:
+    """Vectors of distinct texts, for models that embed each text apart.
+
+    A source or reference that several systems share is encoded once; the store is bounded, and emptied when
+    it is full.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        size = engine.model.estimator.encoder.size
+        self.capacity = max(_STORE_BYTES // (4 * size), 4 * _ROWS_AT_ONCE)
+        self.places: dict[str, int] = {}
+        self.truncated: dict[str, bool] = {}
+        self.table: torch.Tensor | None = None
+
+    def score(self, texts: Texts, score: Array | None) -> Scored:
+        """Score a chunk of rows."""
+        names = list(texts)
+        distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
+        self._add([text for text in distinct if text not in self.places], distinct)
+        assert self.table is not None
+        index = {name: torch.tensor([self.places[text] for text in texts[name]]) for name in names}
+        vectors = {name: self.table[rows.to(self.table.device)] for name, rows in index.items()}
+        outputs = self.engine.stepper.read_vectors(vectors, score)
+        n = len(texts["mt"])
+        truncated = [any(self.truncated[texts[name][i]] for name in names) for i in range(n)]
+        return Scored(outputs, np.full(n, self.engine.stepper.depth), np.array(truncated))
+
+    def _add(self, new: list[str], needed: list[str]) -> None:
+        if len(self.places) + len(new) > self.capacity:
+            self.places.clear()
+            self.truncated.clear()
+            new = needed
+        if not new:
+            return
+        encoded = self.engine.model.tokens.encode(new)
+        sizes = np.array([len(text.ids) for text in encoded])
+        for batch in token_batches(sizes, self.engine.batch_tokens):
+            vectors = self.engine.stepper.vectors([encoded[i].ids for i in batch])
+            if self.table is None:
+                self.table = torch.empty(
+                    self.capacity, vectors.shape[1], dtype=vectors.dtype, device=vectors.device
+                )
+            places = range(len(self.places), len(self.places) + len(batch))
+            self.table[places.start : places.stop] = vectors
+            self.places.update(zip((new[i] for i in batch), places, strict=True))
+        self.truncated.update((text, found.truncated) for text, found in zip(new, encoded, strict=True))
+
+
+def _concatenated(parts: list[Scored]) -> Scored:
+    outputs = {name: np.concatenate([part.outputs[name] for part in parts]) for name in parts[0].outputs}
+    layer = np.concatenate([part.layer for part in parts])
+    truncated = np.concatenate([part.truncated for part in parts])
+    spans = None if parts[0].spans is None else [row for part in parts for row in part.spans or []]
+    return Scored(outputs, layer, truncated, spans)
+
+
+def _refuse_not_finite(scored: Scored) -> None:
+    for name, values in scored.outputs.items():
+        bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if bad.any():
+            raise InputError(f"the model's {name} of row {int(bad.argmax()) + 1} is not a finite number")
+
+
+def texts_of(table: Table, config: ModelConfig) -> dict[str, list[str]]:
+    """The texts of a table that a model uses; a missing text is empty, and flagged later."""
+    found = {}
+    for name in config.texts:
+        if name == "ref" and config.inputs == "joint" and "src" in config.texts and not table.has("ref"):
+            continue
+        found[name] = table.column(name).fill_null("").to_list()
+    return found
+
+
+def sanity_flags(texts: Texts, truncated: Array) -> list[str]:
+    """Words for what is odd about a row: ``empty``, ``copy`` of the source, ``truncated``.
+
+    >>> sanity_flags({"src": ["Haus", "Hund"], "mt": ["", "Hund"]}, np.array([False, True]))
+    ['empty', 'copy truncated']
+    """
+    flags = []
+    sources = texts.get("src")
+    for i, mt in enumerate(texts["mt"]):
+        words = ["empty"] if not mt.strip() else []
+        if sources is not None and mt.strip() and mt.strip() == sources[i].strip():
+            words.append("copy")
+        if truncated[i]:
+            words.append("truncated")
+        flags.append(" ".join(words))
+    return flags

@@ -1,0 +1,92 @@
+"""When to stop: rules that let a row leave before the last layer (paper 003, section 3 and appendix D)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from doubtless.errors import InputError
+from doubtless.neural.stepper import Array, Stepper, TokenBatch
+
+_VARIANCE_WINDOW = 3
+
+
+@dataclass(frozen=True)
+class ExitRule:
+    """A row leaves at the first layer at which the rule holds.
+
+    ``confidence``: the predicted error is below ``value``. ``constant``: layer ``value`` is reached.
+    ``variance``: the scores of the last three layers have a variance below ``value``.
+
+    >>> ExitRule.parse("0.1")
+    ExitRule(kind='confidence', value=0.1)
+    >>> ExitRule.parse("constant:6").value
+    6.0
+    """
+
+    kind: Literal["confidence", "constant", "variance"]
+    value: float
+
+    @classmethod
+    def parse(cls, text: str) -> ExitRule:
+        """Read ``TOLERANCE``, ``constant:LAYER`` or ``variance:THRESHOLD``."""
+        kind, _, number = text.rpartition(":")
+        try:
+            value = float(number)
+        except ValueError:
+            value = float("nan")
+        if kind not in ("", "confidence", "constant", "variance") or not np.isfinite(value):
+            raise InputError(f"an exit is TOLERANCE, constant:LAYER or variance:THRESHOLD, found '{text}'")
+        return cls(kind or "confidence", value)  # type: ignore[arg-type]
+
+    def leaves(self, layer: int, outputs: dict[str, Array], history: Sequence[Array]) -> Array:
+        """Which rows leave at this layer, given their outputs here and their scores at each exit so far."""
+        n = len(history[-1])
+        if self.kind == "constant":
+            return np.full(n, layer >= self.value)
+        if self.kind == "variance":
+            if len(history) < _VARIANCE_WINDOW:
+                return np.zeros(n, dtype=bool)
+            return np.var(np.stack(history[-_VARIANCE_WINDOW:]), axis=0) < self.value
+        if "error" not in outputs:
+            raise InputError("the model predicts no error: it cannot leave by confidence")
+        return outputs["error"] < self.value
+
+
+def run(stepper: Stepper, batch: TokenBatch, rule: ExitRule | None = None) -> tuple[dict[str, Array], Array]:
+    """Score one batch; return the outputs of its rows and the layer at which each was read.
+
+    With a rule, rows that leave are taken out of the batch: the layers above cost nothing for them.
+    """
+    state = stepper.start(batch)
+    n = len(next(iter(batch.rows.values())))
+    if rule is None:
+        outputs = stepper.read(stepper.advance(state, stepper.depth))
+        return outputs, np.full(n, stepper.depth)
+    return _run_with_exits(stepper, state, n, rule)
+
+
+def _run_with_exits(stepper: Stepper, state: Any, n: int, rule: ExitRule) -> tuple[dict[str, Array], Array]:
+    rows, layers = np.arange(n), np.zeros(n, dtype=np.int64)
+    found: dict[str, Array] = {}
+    history: list[Array] = []
+    for layer in stepper.exits:
+        state = stepper.advance(state, layer)
+        outputs = stepper.read(state)
+        history.append(outputs["score"])
+        leave = rule.leaves(layer, outputs, history) | (layer == stepper.exits[-1])
+        if not leave.any():
+            continue
+        for name, values in outputs.items():
+            found.setdefault(name, np.zeros((n, *values.shape[1:]), dtype=values.dtype))
+            found[name][rows[leave]] = values[leave]
+        layers[rows[leave]] = layer
+        stay = ~leave
+        if not stay.any():
+            break
+        state = stepper.keep(state, stay)
+        rows, history = rows[stay], [scores[stay] for scores in history]
+    return found, layers

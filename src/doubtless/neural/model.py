@@ -1,0 +1,217 @@
+"""The estimator: an encoder that is read layer by layer, a layer mix and heads.
+
+There is one way through the model, :meth:`Estimator.start`, ``advance``, ``read``, ``keep``: full scoring,
+training and early exit are loops over these four. A state holds each distinct text once; ``rows`` says
+which texts a segment is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from doubtless.neural.config import ModelConfig
+from doubtless.neural.encoder import LayerwiseEncoder, attention_mask
+from doubtless.neural.heads import Head, LayerMix, combine, outputs_of
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token sequences of distinct texts, and which of them each segment consists of.
+
+    ``rows`` maps the name of a text (``mt``, ``src``, ``ref``; for joint models ``joint``) to the index of
+    its sequence, one a segment. ``tagged`` counts, for joint models, the tokens of each sequence that
+    belong to the translation.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    rows: Mapping[str, Tensor]
+    tagged: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """Texts on their way through the encoder.
+
+    ``pooled`` holds one vector a text for each layer passed so far, from the embeddings on; ``hidden`` the
+    tokens at the current ``layer``; ``words`` those at the layer that tags are read from. An encoder that
+    cannot be run layer by layer has been run at the start, and its states lie ``ahead``.
+    """
+
+    layer: int
+    hidden: Tensor
+    mask: Tensor
+    padding: Tensor | None
+    pooled: Tensor
+    rows: Mapping[str, Tensor]
+    words: Tensor | None = None
+    ahead: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.rows.values())))
+
+
+class Estimator(nn.Module):
+    """One model for every neural estimator, as its configuration says.
+
+    Parameters
+    ----------
+    config
+        What it is made of.
+    encoder
+        The encoder, run layer by layer.
+    """
+
+    def __init__(self, config: ModelConfig, encoder: LayerwiseEncoder) -> None:
+        super().__init__()
+        self.config, self.encoder = config, encoder
+        count = len(self.exits) if config.heads == "each" else 1
+        heads = [] if config.outputs == "distance" else [Head(config, encoder.size) for _ in range(count)]
+        self.heads = nn.ModuleList(heads)
+        mixes = [LayerMix(e + 1, config.layer_mix, config.layer_dropout) for e in self.exits]
+        self.mixes = nn.ModuleList(mixes if config.layer_mix != "none" else [])
+        self.tagger = nn.Linear(encoder.size, len(config.word_tags)) if config.word_tags else None
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """The layers at which the model gives an output."""
+        depth = self.encoder.depth
+        if self.config.exits == "every":
+            return tuple(range(self.config.first_exit, depth + 1))
+        if self.config.layer_mix != "none" or self.config.layer == -1:
+            return (depth,)
+        return (self.config.layer,)
+
+    @property
+    def word_layer(self) -> int:
+        """The layer that tags are read from."""
+        return self.encoder.depth if self.config.word_layer == -1 else self.config.word_layer
+
+    def start(self, batch: Batch) -> State:
+        """Embed the tokens: the state at layer 0."""
+        kinds = self._kinds(batch.ids)
+        ahead = None if self.encoder.steps else self.encoder.all_states(batch.ids, batch.mask, kinds)
+        hidden = self.encoder.embed(batch.ids, batch.mask, kinds) if ahead is None else ahead[0]
+        pooled = self._pool(hidden, batch.mask)[:, None]
+        words = hidden if self.tagger is not None and self.word_layer == 0 else None
+        return State(0, hidden, batch.mask, attention_mask(batch.mask), pooled, batch.rows, words, ahead)
+
+    def advance(self, state: State, to_layer: int) -> State:
+        """Run the layers up to ``to_layer``."""
+        hidden, pooled, words = state.hidden, [state.pooled], state.words
+        for number in range(state.layer + 1, to_layer + 1):
+            if state.ahead is None:
+                hidden = self.encoder.layer(number, hidden, state.padding)
+            else:
+                hidden = state.ahead[number]
+            pooled.append(self._pool(hidden, state.mask)[:, None])
+            if self.tagger is not None and number == self.word_layer:
+                words = hidden
+        return replace(state, layer=to_layer, hidden=hidden, pooled=torch.cat(pooled, dim=1), words=words)
+
+    def read(self, state: State, score: Tensor | None = None) -> dict[str, Tensor]:
+        """Outputs of each segment at the current layer, which must be one of the exits."""
+        return self.head_outputs(self.features(state), self.exits.index(state.layer), score)
+
+    def head_outputs(
+        self, vectors: Mapping[str, Tensor], exit_number: int, score: Tensor | None
+    ) -> dict[str, Tensor]:
+        """Outputs from the vectors of each segment's texts, by the head of an exit."""
+        if self.config.outputs == "distance":
+            return {"score": ranking_score(vectors)}
+        head = self.heads[exit_number if len(self.heads) > 1 else 0]
+        return outputs_of(self.config, head(combine(self.config, vectors), score))
+
+    def features(self, state: State) -> dict[str, Tensor]:
+        """The vector of each text of each segment at the current layer."""
+        if self.config.layer_mix == "none":
+            vectors = state.pooled[:, state.layer]
+        else:
+            vectors = self.mixes[self.exits.index(state.layer)](state.pooled)
+        return {name: vectors[index] for name, index in state.rows.items()}
+
+    def read_words(self, state: State) -> Tensor:
+        """Logits of the tags of each token of each segment (segments, tokens, tags)."""
+        assert self.tagger is not None
+        assert state.words is not None
+        logits: Tensor = self.tagger(state.words)
+        return logits[state.rows["joint"]]
+
+    def keep(self, state: State, rows: Tensor) -> State:
+        """Keep some segments (a boolean mask or indices); texts that none of them needs cost no more."""
+        kept = {name: index[rows] for name, index in state.rows.items()}
+        used, place = torch.unique(torch.cat(list(kept.values())), return_inverse=True)
+        lengths = state.mask[used].sum(dim=1)
+        longest = int(lengths.max()) if len(used) else 0
+        mask = state.mask[used, :longest]
+        parts = place.split([len(index) for index in kept.values()])
+        return replace(
+            state,
+            hidden=state.hidden[used, :longest],
+            mask=mask,
+            padding=attention_mask(mask),
+            pooled=state.pooled[used],
+            rows=dict(zip(kept, parts, strict=True)),
+            words=None if state.words is None else state.words[used, :longest],
+            ahead=None if state.ahead is None else state.ahead[:, used, :longest],
+        )
+
+    def forward(self, batch: Batch, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
+        """Run all layers; return the outputs of every exit, stacked (exits, segments), and the last state."""
+        state = self.start(batch)
+        found = [self.read(state, score)] if self.exits[0] == 0 else []
+        for exit_layer in self.exits[len(found) :]:
+            state = self.advance(state, exit_layer)
+            found.append(self.read(state, score))
+        if self.tagger is not None and state.layer < self.word_layer:
+            state = self.advance(state, self.word_layer)
+        return {name: torch.stack([out[name] for out in found]) for name in found[0]}, state
+
+    def _kinds(self, ids: Tensor) -> Tensor | None:
+        """BERT's kinds of tokens: 1 after the first separator, 0 up to it."""
+        if self.config.kinds_after < 0:
+            return None
+        separators = (ids == self.config.kinds_after).long()
+        return (separators.cumsum(dim=1) - separators > 0).long()
+
+    def _pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """One vector a text, normalised per sentence if the mix wants it.
+
+        The normalisation subtracts a number and divides by one, both of the whole sentence and layer, so
+        that it may follow the pooling.
+        """
+        weight = mask.to(hidden)[:, :, None]
+        if self.config.pooling == "cls":
+            pooled = hidden[:, 0]
+        else:
+            pooled = (hidden * weight).sum(dim=1) / weight.sum(dim=1)
+        if not (self.config.mix_norm and self.config.layer_mix != "none"):
+            return pooled
+        count = weight.sum(dim=(1, 2)) * hidden.shape[2]
+        mean = (hidden * weight).sum(dim=(1, 2)) / count
+        spread = (((hidden - mean[:, None, None]) * weight) ** 2).sum(dim=(1, 2)) / count
+        return (pooled - mean[:, None]) / torch.sqrt(spread + 1e-12)[:, None]
+
+
+def ranking_score(vectors: Mapping[str, Tensor]) -> Tensor:
+    """Ranking models: one over one plus the harmonic mean of the distances to source and reference."""
+    distance = torch.nn.functional.pairwise_distance
+    to_src, to_ref = distance(vectors["mt"], vectors["src"]), distance(vectors["mt"], vectors["ref"])
+    harmonic = 2 * to_src * to_ref / (to_src + to_ref)
+    return 1 / (1 + harmonic)
+
+
+def distinct(values: Sequence[str]) -> tuple[list[str], Tensor]:
+    """The distinct texts in order of appearance, and the place of each value among them.
+
+    >>> texts, rows = distinct(["a", "b", "a"])
+    >>> texts, rows.tolist()
+    (['a', 'b'], [0, 1, 0])
+    """
+    places: dict[str, int] = {}
+    rows = [places.setdefault(value, len(places)) for value in values]
+    return list(places), torch.tensor(rows, dtype=torch.long)

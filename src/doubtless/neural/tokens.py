@@ -1,0 +1,105 @@
+"""Texts to token sequences, with what truncation cut off and where each token stands in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer
+
+Offsets = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Tokenized:
+    """Tokens of a text, special ones included; character offsets; whether the text was cut."""
+
+    ids: list[int]
+    offsets: Offsets
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One sequence of several texts; the first ``first`` tokens belong to the first of them."""
+
+    ids: list[int]
+    first: int
+    truncated: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """A tokenizer and the special tokens of its encoder.
+
+    Parameters
+    ----------
+    definition
+        The content of a ``tokenizer.json``.
+    begin, end, padding
+        Ids of the special tokens around and after a text.
+    separators
+        How many ``end`` tokens stand between two texts of one sequence: 2 for XLM-R, 1 for BERT.
+    most
+        Most tokens of a sequence; a single text has at most two fewer, as in COMET.
+    """
+
+    definition: str
+    begin: int
+    end: int
+    padding: int
+    separators: int
+    most: int
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_str(self.definition)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    def encode(self, texts: Sequence[str]) -> list[Tokenized]:
+        """Tokenize texts, each with its special tokens and cut to the most that one text may have."""
+        most = self.most - 2
+        found = []
+        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
+            ids, offsets = encoding.ids, encoding.offsets
+            truncated = len(ids) > most - 2
+            if truncated:
+                ids, offsets = ids[: most - 2], offsets[: most - 2]
+            found.append(Tokenized([self.begin, *ids, self.end], [(0, 0), *offsets, (0, 0)], truncated))
+        return found
+
+    def join(self, texts: Sequence[Tokenized]) -> Joined:
+        """One sequence of several texts; what is too long loses its end, that is of the last text."""
+        between = [self.end] * self.separators
+        ids = list(texts[0].ids[:-1])
+        for text in texts[1:]:
+            ids += [*between, *text.ids[1:-1]]
+        ids.append(self.end)
+        inner = sum(len(text.ids) - 2 for text in texts)
+        cut = inner > self.most - (1 + len(texts) * self.separators)
+        truncated = any(text.truncated for text in texts) or len(ids) > self.most
+        return Joined(ids[: self.most] if cut else ids, len(texts[0].ids), truncated)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the special tokens (the definition is a file of its own)."""
+        return {
+            "begin": self.begin,
+            "end": self.end,
+            "padding": self.padding,
+            "separators": self.separators,
+            "most": self.most,
+        }
+
+
+def tokens_of(tokenizer: Any, most: int) -> Tokens:
+    """Take over a fast Hugging Face tokenizer."""
+    begin = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
+    end = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    # What stands between two texts is best asked of the tokenizer itself.
+    pair = tokenizer("a", "a")["input_ids"]
+    separators = sum(token == end for token in pair) - 1
+    return Tokens(tokenizer.backend_tokenizer.to_str(), begin, end, tokenizer.pad_token_id, separators, most)
