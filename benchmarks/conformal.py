@@ -3,7 +3,8 @@
     python benchmarks/conformal.py [--rows 1000000] [--rounds 5]
 
 Prints CPU seconds (median over the rounds) and how many times as fast doubtless is. All calibrate on the
-same rows and make intervals for the same new ones; crepes and doubtless divide by the same spreads, MAPIE by
+same rows and make intervals for the same new ones, each side from its own kind of input made beforehand
+(forecasts, arrays); crepes and doubtless divide by the same spreads, MAPIE by
 none (its plain score, its fastest). MAPIE 1 has no groups: it is run once a group, as its users do.
 The ends of all intervals are compared before anything is timed; where crepes' rank is one too high (it is
 computed in floating point), its intervals are a little wider.
@@ -58,20 +59,18 @@ def problem(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
     return data
 
 
-def ours_split(d: dict[str, np.ndarray], spread: str = "spread") -> np.ndarray:
-    known, new = _forecasts(d, spread)
+def forecasts(d: dict[str, np.ndarray], spread: str) -> tuple[ErrorEstimate, ErrorEstimate]:
+    known, new = (ErrorEstimate(d[f"{part}_score"], d[f"{part}_{spread}"]) for part in ("known", "new"))
+    return known, new
+
+
+def ours_split(d: dict[str, np.ndarray], known: ErrorEstimate, new: ErrorEstimate) -> np.ndarray:
     return SplitConformal(ALPHA).fit(known, d["known_human"]).intervals(new).lower
 
 
-def ours_grouped(d: dict[str, np.ndarray], spread: str = "spread") -> np.ndarray:
-    known, new = _forecasts(d, spread)
+def ours_grouped(d: dict[str, np.ndarray], known: ErrorEstimate, new: ErrorEstimate) -> np.ndarray:
     fitted = GroupedConformal(ALPHA).fit(known, d["known_human"], d["known_group"])
     return fitted.intervals(new, d["new_group"]).lower
-
-
-def _forecasts(d: dict[str, np.ndarray], spread: str) -> tuple[ErrorEstimate, ErrorEstimate]:
-    known, new = (ErrorEstimate(d[f"{part}_score"], d[f"{part}_{spread}"]) for part in ("known", "new"))
-    return known, new
 
 
 def crepes_split(d: dict[str, np.ndarray]) -> np.ndarray:
@@ -165,10 +164,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     d = problem(options.rows)
     print(f"{options.rows:,} calibration and {options.rows:,} new rows, {GROUPS} groups, CPU seconds")
-    compare("split, crepes", lambda: ours_split(d), lambda: crepes_split(d), options.rounds)
-    compare("split, MAPIE", lambda: ours_split(d, "one"), lambda: mapie_split(d), options.rounds)
-    compare("grouped, crepes", lambda: ours_grouped(d), lambda: crepes_grouped(d), options.rounds)
-    compare("grouped, MAPIE", lambda: ours_grouped(d, "one"), lambda: mapie_grouped(d), options.rounds)
+    spread, one = forecasts(d, "spread"), forecasts(d, "one")
+    compare("split, crepes", lambda: ours_split(d, *spread), lambda: crepes_split(d), options.rounds)
+    compare("split, MAPIE", lambda: ours_split(d, *one), lambda: mapie_split(d), options.rounds)
+    compare("grouped, crepes", lambda: ours_grouped(d, *spread), lambda: crepes_grouped(d), options.rounds)
+    compare("grouped, MAPIE", lambda: ours_grouped(d, *one), lambda: mapie_grouped(d), options.rounds)
     time_p_values(options.rows, options.rounds)
     sys.stdout.flush()
     subprocess.run([sys.executable, "-c", _EVALUATION, str(options.rows)], check=True)

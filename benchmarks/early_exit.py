@@ -1,6 +1,7 @@
 """Does skipping layers save time? Early exit beside a full run of the same model, turn by turn.
 
-    python benchmarks/early_exit.py [--rows 96] [--rounds 5] [--layers 12] [--size 384] [--batch 8 16 32]
+    python benchmarks/early_exit.py [--rows 96] [--rounds 5] [--layers 12] [--size 768] [--head 512 256]
+                                    [--batch 8 16 32]
 
 A random model with an exit at every layer. Each row is told beforehand at which layer to leave, so that just
 half of the layer-rows are skipped; the heads of all passed exits are run, as they must be. Prints CPU seconds
@@ -48,13 +49,13 @@ class Scripted(ExitRule):
         return self
 
 
-def stepper(layers: int, size: int) -> TorchStepper:
+def stepper(layers: int, size: int, head: list[int]) -> TorchStepper:
     torch.manual_seed(0)
     sizes = {"num_hidden_layers": layers, "hidden_size": size, "intermediate_size": 4 * size}
     encoder = BertModel(
         BertConfig(vocab_size=1000, num_attention_heads=size // 32, **sizes), add_pooling_layer=False
     )
-    config = ModelConfig(exits="every", outputs="score+error", error_target="last")
+    config = ModelConfig(exits="every", outputs="score+error", error_target="last", hidden_sizes=tuple(head))
     return TorchStepper(Model(Estimator(config, LayerwiseEncoder(encoder)), Tokens("", 0, 2, 1, 1, 512)))
 
 
@@ -80,11 +81,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--size", type=int, default=384)
+    parser.add_argument("--size", type=int, default=768)
+    parser.add_argument("--head", type=int, nargs="+", default=[512, 256])
     parser.add_argument("--batch", type=int, nargs="+", default=[8, 16, 32])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    model, rng = stepper(options.layers, options.size), np.random.default_rng(0)
+    model, rng = stepper(options.layers, options.size, options.head), np.random.default_rng(0)
     for size in options.batch:
         made = batches(options.rows, size, rng)
         rules = []

@@ -33,13 +33,10 @@ def probit(p: float) -> float:
 
 def first_not_finite(values: Floats) -> int | None:
     """The first row that holds a number that is not finite, if there is one."""
-    flat = values.ravel()
-    # The sum of squares is finite only if all numbers are, and three times as fast as looking at each.
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.dot(flat, flat)
-    if np.isfinite(squares) or np.isfinite(flat).all():
+    finite = np.isfinite(values)
+    if finite.all():
         return None
-    return int(np.isfinite(values).reshape(len(values), -1).all(axis=1).argmin())
+    return int(finite.reshape(len(values), -1).all(axis=1).argmin())
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from doubtless.conformal.split import (
     Intervals,
     Side,
     SplitConformal,
+    at_rank,
     conformal_quantile,
     exact,
     nonconformity,
@@ -135,12 +136,13 @@ def cell_quantiles(
     known = codes if codes.min(initial=0) >= 0 else codes[codes >= 0]
     counts = np.bincount(known, minlength=cells).tolist()
     n, k = len(scores), rank(len(scores), level)
-    start = n - int(2 * level * n)  # how many scores lie below the part that is looked at
+    start = max(n - int(2 * level * n), 0)  # how many scores lie below the part that is looked at
     ordered = scores.copy()
-    places = [place for place in (start - 1, k - 1) if 0 <= place < n]
-    if places:
-        ordered.partition(places)
-    pooled = float(ordered[k - 1]) if k <= n else inf
+    # One place at a time: numpy's fast selection knows no list of places.
+    if 0 < start < n:
+        ordered.partition(start - 1)
+    tail = ordered[start:] if k > start else ordered
+    pooled = at_rank(tail, k - (start if k > start else 0))
     if start > 0:
         large = np.flatnonzero(scores > ordered[start - 1])
         parts = by_cell(scores[large], codes[large], cells)
@@ -148,14 +150,10 @@ def cell_quantiles(
         parts = by_cell(scores, codes, cells)
     found = []
     for cell, (part, size) in enumerate(zip(parts, counts, strict=True)):
-        place = rank(size, level) - 1 - (size - len(part))  # within the part, the smaller scores left out
-        if place >= len(part):
-            found.append(inf)
-        elif place >= 0:
-            part.partition(place)
-            found.append(float(part[place]))
-        else:
-            found.append(conformal_quantile(scores[codes == cell], alpha))
+        within = rank(size, level) - (size - len(part))  # the smaller scores are not in the part
+        found.append(
+            at_rank(part, within) if within > 0 else conformal_quantile(scores[codes == cell], alpha)
+        )
     return found, counts, pooled
 
 

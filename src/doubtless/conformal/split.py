@@ -55,7 +55,11 @@ def conformal_quantile(scores: Floats, alpha: float) -> float:
 
     The scores come back in another order: this is where the time of a calibration goes.
     """
-    k = rank(len(scores), exact(alpha))
+    return at_rank(scores, rank(len(scores), exact(alpha)))
+
+
+def at_rank(scores: Floats, k: int) -> float:
+    """The k-th smallest score, infinite if there are fewer; the scores come back in another order."""
     if k > len(scores):
         return inf
     scores.partition(k - 1)
