@@ -72,7 +72,7 @@ def test_an_interval_has_the_level_asked_for_or_its_own():
         ),
         ({"score": "s", "sd": "sd", "warp": "cube"}, "unknown warping 'cube', expected log"),
         ({"score": "s", "warp": "log"}, "a warping needs sd"),
-        ({"score": "s", "floor": 0.0}, "floor must be positive, found 0.0"),
+        ({"score": "s", "floor": 0.0}, "floor must be positive and finite, found 0.0"),
         ({"score": "s", "level": 0.9}, "a level needs lower and upper"),
         ({"lower": "low", "upper": "high", "level": 90.0}, "level must lie between 0 and 1, found 90.0"),
     ],

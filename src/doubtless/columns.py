@@ -75,8 +75,8 @@ class ForecastColumns:
             raise InputError("a level needs lower and upper")
         if self.level is not None and not 0 < self.level < 1:
             raise InputError(f"level must lie between 0 and 1, found {self.level}")
-        if not self.floor > 0:
-            raise InputError(f"floor must be positive, found {self.floor}")
+        if not 0 < self.floor < np.inf:
+            raise InputError(f"floor must be positive and finite, found {self.floor}")
 
     def _has_interval(self) -> bool:
         return self.lower is not None or self.upper is not None

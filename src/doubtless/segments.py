@@ -367,14 +367,24 @@ def render(frame: pl.DataFrame, format: str, metadata: Mapping[str, str] | None 
         return delimited.render(frame, "\t" if format == "tsv" else ",").encode()
 
 
-def write(
-    frame: pl.DataFrame | Table, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write a table to a file, in the format of its ending, whole or not at all."""
+def format_of(path: str | os.PathLike[str]) -> str:
+    """The format that a file's ending stands for.
+
+    >>> format_of("scores.tsv")
+    'tsv'
+    """
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         raise InputError(
             f"{named(path)}: unknown ending {quoted(ending)}, expected one of: {' '.join(ENDINGS)}"
         )
+    return ENDINGS[ending]
+
+
+def write(
+    frame: pl.DataFrame | Table, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a table to a file, in the format of its ending, whole or not at all."""
+    kind = format_of(path)
     data = frame.frame if isinstance(frame, Table) else frame
-    replace_file(path, render(data, ENDINGS[ending], metadata))
+    replace_file(path, render(data, kind, metadata))

@@ -226,3 +226,36 @@ def test_help_and_version(capsys):
     assert "Usage: doubtless VERB" in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("doubtless 0.")
+
+
+@pytest.mark.parametrize("name", ["[/b]", "[red]x[/red]", "[bold"])
+def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path, name, capsys):
+    table, cal = tmp_path / "t.tsv", str(tmp_path / "c.json")
+    rows = [f"{name}\t{name}\tx\t{i / 9}\t{i / 8}" for i in range(20)]
+    table.write_text("\n".join(["lp\tsystem\tmt\ts\thuman", *rows, ""]))
+    assert main(["calibrate", str(table), "--score", "s", "--by", "lp", "-o", cal]) == 0
+    assert main(["evaluate", str(table), "--score", "s", "--by", "lp", "--alpha", "0.2"]) == 0
+    assert main(["apply", cal, str(table), "--pretty"]) == 0
+    assert capsys.readouterr().out.count(name) >= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--alpha", "nan"], "alpha must lie between 0 and 1, found nan"),
+        (["--seed", "-1"], "--seed"),
+        (["--floor", "inf"], "floor must be positive and finite, found inf"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(arguments, sentence):
+    done = doubtless("evaluate", FORECASTS, "--score", "chrf6", *arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_one_row_cannot_be_split(tmp_path):
+    table = tmp_path / "t.tsv"
+    table.write_text("s\tsd\thuman\n1\t1\t1\n")
+    done = doubtless("evaluate", str(table), "--score", "s", "--sd", "sd")
+    assert done.stderr.decode() == "doubtless: 1 rows are too few to split into calibration and test rows\n"

@@ -24,7 +24,14 @@ TAGS = {"word_tags": ("OK", "BAD")}
 def models(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     encoder = write_encoder(root / "encoder")
-    kinds = {"plain": {}, "exits": EXITS, "tags": TAGS, "errors": {"outputs": "error"}}
+    kinds = {
+        "plain": {},
+        "exits": EXITS,
+        "tags": TAGS,
+        "errors": {"outputs": "error"},
+        "unite": {"uses": "src+mt+ref"},
+        "quantile": {"outputs": "quantiles"},
+    }
     for name, options in kinds.items():
         config = ModelConfig(encoder=str(encoder), hidden_sizes=(12, 8), **options)
         save(new_model(config, name=name), root / name)
@@ -111,7 +118,7 @@ def test_spans_are_a_column_of_lists(models, table, tmp_path):
             "an exit is TOLERANCE, constant:LAYER or variance:THRESHOLD",
         ),
         (["--model", "PLAIN", "--uncertainty", "instant"], "the model gives score, which is no 'instant'"),
-        (["--model", "PLAIN", "--spans"], "the model marks no errors in the text"),
+        (["--model", "PLAIN", "--spans"], "nothing marks errors here: --spans needs"),
         (["--model", "PLAIN", "--device", "nonsense"], "device 'nonsense' cannot be used"),
     ],
 )
@@ -126,3 +133,46 @@ def test_a_score_column_is_not_overwritten(models, tmp_path):
     path.write_text("src\tmt\tscore\na\tb\t1\n")
     with pytest.raises(DoubtlessError, match="there is a column 'score' already"):
         main(["score", str(path), "--model", str(models / "plain")])
+
+
+def test_every_member_of_an_ensemble_gets_the_texts_it_uses(models, tmp_path, capsys):
+    path = tmp_path / "t.tsv"
+    path.write_text("src\tmt\tref\nKatze\tcat\tthe cat\nHund\tdog\ta dog\n")
+    scores = []
+    for order in (["plain", "unite"], ["unite", "plain"]):
+        named = [word for name in order for word in ("-m", str(models / name))]
+        assert main(["score", str(path), *named]) == 0
+        scores.append([line.split("\t")[3] for line in capsys.readouterr().out.splitlines()[1:]])
+    assert [float(a) for a in scores[0]] == pytest.approx([float(b) for b in scores[1]], abs=1e-7)
+
+
+def test_a_calibration_of_quantiles_needs_no_score_column(models, table, tmp_path):
+    out, cal = str(tmp_path / "q.tsv"), str(tmp_path / "c.json")
+    assert main(["score", table, "--model", str(models / "quantile"), "-o", out]) == 0
+    assert main(["calibrate", out, "--lower", "q0.05", "--upper", "q0.95", "--alpha", "0.2", "-o", cal]) == 0
+    again = str(tmp_path / "again.tsv")
+    assert main(["score", table, "--model", str(models / "quantile"), "--calibration", cal, "-o", again]) == 0
+    assert {"lower", "upper", "score"} <= set(pl.read_csv(again, separator="\t").columns)
+
+
+def test_an_unknown_ending_is_refused_before_anything_is_scored(models, table):
+    with pytest.raises(DoubtlessError, match="unknown ending"):
+        main(["score", table, "--model", "nowhere", "-o", "out.xyz"])
+
+
+def test_a_model_of_errors_means_dup(models, table, capsys):
+    assert (
+        main(
+            [
+                "score",
+                table,
+                "--model",
+                str(models / "plain"),
+                "--error-model",
+                str(models / "errors"),
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert "uncertainty:dup" in json.loads(capsys.readouterr().out)["signature"]

@@ -240,3 +240,23 @@ def test_a_new_mix_of_groups_is_no_drift_where_groups_are_calibrated():
 def test_a_sorted_table_is_no_drift():
     made = CalibrationPlan(0.2).calibrate(table(), Reading(COLUMNS))
     assert not apply(made, as_table(table(500, seed=3).frame.sort("s"))).warnings
+
+
+def test_a_small_group_has_the_chances_of_its_intervals():
+    frame = table(300).frame
+    few = frame.with_columns(lp=pl.Series(["few"] * 2 + ["many"] * 298))
+    plan = CalibrationPlan(0.1, small="pooled", distribution=True)
+    made = plan.calibrate(as_table(few), Reading(COLUMNS, by=("lp",)))
+    new = as_table(few[:1])
+    pooled = CalibrationPlan(0.1, distribution=True).calibrate(as_table(few), Reading(COLUMNS))
+    assert made.chance_below(new, made.forecast(new), 1.0) == pooled.chance_below(
+        new, made.forecast(new), 1.0
+    )
+
+
+@pytest.mark.parametrize("bounds", [(0.0, np.inf), (-np.inf, 1.0)])
+def test_a_range_with_one_end_is_valid_json(tmp_path, bounds):
+    data = as_table(table(50).frame.with_columns(human=pl.lit(0.5)))
+    save(CalibrationPlan(bounds=bounds).calibrate(data, Reading(COLUMNS)), tmp_path / "c.json")
+    assert "Infinity" not in (tmp_path / "c.json").read_text()
+    assert load(tmp_path / "c.json").fitted.bounds == bounds

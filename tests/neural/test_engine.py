@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from doubtless.neural.config import ModelConfig  # noqa: E402
 from doubtless.neural.encoder import batch_of  # noqa: E402
 from doubtless.neural.engine import Engine, sanity_flags, token_batches  # noqa: E402
 from doubtless.neural.exits import ExitRule  # noqa: E402
+from doubtless.neural.heads import LayerMix, sparsemax  # noqa: E402
 from doubtless.neural.model import Batch  # noqa: E402
 from doubtless.neural.uncertainty import Quantifier, quantify  # noqa: E402
 
@@ -301,4 +304,58 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
         load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match="this is not a model folder of doubtless or COMET"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("transformation", ["softmax", "sparsemax"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_mix_whose_layers_are_all_dropped_keeps_them(transformation, dtype):
+    mix = LayerMix(2, transformation, dropout=1.0).to(dtype).train()
+    mixed = mix(torch.tensor([[[1.0], [3.0]]], dtype=dtype))
+    assert mixed.tolist() == [[2.0]]
+
+
+def test_sparsemax_is_the_projection_onto_the_simplex():
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        logits = 2 * torch.randn(6, generator=generator)
+        weights = sparsemax(logits)
+        assert float(weights.sum()) == pytest.approx(1.0, abs=1e-6)
+        rivals = torch.distributions.Dirichlet(torch.ones(6)).sample((500,))
+        best = ((logits - weights) ** 2).sum()
+        assert (((logits - rivals) ** 2).sum(dim=1) >= best - 1e-5).all()
+    assert torch.isfinite(sparsemax(torch.full((3,), -1e20))).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"layer": 9}, "layer is 9, but the encoder has 3 layers"),
+        ({"word_layer": -3, "word_tags": ("OK", "BAD")}, "word_layer is -3, but the encoder has 3 layers"),
+        ({"activation": "Linear"}, "there is no activation 'Linear'"),
+        ({"outputs": "quantiles", "quantile_levels": (0.1, 0.9)}, "quantile_levels must increase"),
+        ({"max_length": 3}, "max_length must be at least 5, found 3"),
+        ({"pooling": "max"}, "pooling is one of cls, mean, found 'max'"),
+    ],
+)
+def test_models_that_cannot_be_are_refused(encoder, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make(encoder, **(JOINT | options))
+
+
+def test_a_model_takes_no_longer_texts_than_its_encoder(encoder):
+    assert make(encoder, **JOINT, max_length=500).tokens.most == 64
+    assert make(encoder, **JOINT, max_length=20).tokens.most == 20
+
+
+@pytest.mark.parametrize("damage", ["tokenizer.json", "model", "tokens"])
+def test_a_damaged_folder_is_one_sentence(encoder, tmp_path, damage):
+    save(make(encoder, **JOINT), tmp_path)
+    if damage.endswith(".json"):
+        (tmp_path / damage).unlink()
+    else:
+        data = json.loads((tmp_path / "config.json").read_text())
+        del data[damage]
+        (tmp_path / "config.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match="the model folder is damaged"):
         load(tmp_path)

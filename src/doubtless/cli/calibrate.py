@@ -33,7 +33,7 @@ def calibrate(
         str, typer.Option(help="conformal, or ece: least calibration error, no promise.")
     ] = "conformal",
     side: Annotated[str, typer.Option(help="both, or only a lower or an upper bound.")] = "both",
-    range_: Annotated[str | None, typer.Option("--range", help="Range LOW,HIGH of human scores.")] = None,
+    range_: o.Range = None,
     unseen: Annotated[
         str, typer.Option(help="New groups without calibration: error, pooled, unbounded.")
     ] = "error",

@@ -25,13 +25,13 @@ def evaluate(
     by: o.By = None,
     bins: o.Bins = None,
     bin_count: o.BinCount = 10,
-    range_: Annotated[str | None, typer.Option("--range", help="Range LOW,HIGH of human scores.")] = None,
+    range_: o.Range = None,
     splits: Annotated[int, typer.Option(help="Random splits into calibration and test rows.")] = 20,
     share: Annotated[float, typer.Option(help="Share of rows that calibrates.")] = 0.5,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Use equally many rows of each group.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,

@@ -51,7 +51,9 @@ Bins = Annotated[
     ),
 ]
 BinCount = Annotated[int, typer.Option(help="How many bins.")]
-Range = Annotated[str | None, typer.Option(help="Range LOW,HIGH of human scores: intervals are cut to it.")]
+Range = Annotated[
+    str | None, typer.Option("--range", help="Range LOW,HIGH of human scores: intervals are cut to it.")
+]
 
 Where = Annotated[
     str | None,

@@ -27,7 +27,8 @@ _BAR = 28
 
 def _console() -> Console:
     # In a pipe rich assumes 80 columns and would cut the tables.
-    return Console(width=None if sys.stdout.isatty() else 118, highlight=False)
+    # Names from data may look like markup: none is read, styles are given as such.
+    return Console(width=None if sys.stdout.isatty() else 118, highlight=False, markup=False)
 
 
 def wants_pretty(wish: bool | None) -> bool:
@@ -66,7 +67,7 @@ def print_list(items: Iterable[tuple[str, str]]) -> None:
     """Print names and what they mean."""
     table = RichTable(box=None, show_header=False, pad_edge=False)
     for name, meaning in items:
-        table.add_row(f"[bold]{name}[/]", meaning)
+        table.add_row(Text(name, style="bold"), meaning)
     _console().print(table)
 
 
@@ -84,7 +85,7 @@ def number(value: Any, digits: int = 3) -> str:
 def print_calibration(calibration: Calibration, output: str) -> None:
     """Say what was calibrated and where it went."""
     console = _console()
-    console.print(f"[bold]{output}[/]  {calibration.signature}", soft_wrap=True)
+    console.print(Text.assemble((output, "bold"), f"  {calibration.signature}"), soft_wrap=True)
     if isinstance(calibration.fitted, FittedGrouped):
         table = RichTable("group", "rows", "factor", "", box=None, header_style="dim")
         for name, n, factor, by_policy in calibration.fitted.describe():
@@ -145,11 +146,11 @@ def print_intervals(
         table.add_row(*(cells[i] for cells in columns.values()))
     console.print(table)
     if len(source) > shown:
-        console.print(f"[dim]… and {len(source) - shown} more rows (-o FILE keeps them all)[/]")
+        console.print(f"… and {len(source) - shown} more rows (-o FILE keeps them all)", style="dim")
     promise = f"{100 * (1 - calibration.fitted.alpha):g}% intervals, mean width {number(applied.width, 2)}"
     seen = f"; {applied.coverage:.1%} of the human scores lie inside" if applied.coverage is not None else ""
-    console.print(f"[bold]{promise}[/]{seen}")
-    console.print(f"[dim]{calibration.signature}[/]", soft_wrap=True)
+    console.print(Text.assemble((promise, "bold"), seen))
+    console.print(calibration.signature, style="dim", soft_wrap=True)
 
 
 def _width(name: str, cells: list[Any]) -> int:
@@ -201,9 +202,8 @@ def print_evaluation(figures: Mapping[str, Any], file: str, by: str | None, bins
     """Print the figures of an evaluation as tables."""
     console = _console()
     alpha = figures["alpha"]
-    console.print(
-        f"[bold]{file}[/]: {figures['n']:,} rows with human scores, {figures['splits']} random splits"
-    )
+    counts = f": {figures['n']:,} rows with human scores, {figures['splits']} random splits"
+    console.print(Text.assemble((file, "bold"), counts))
     names = ("pearson", "spearman", "kendall", "mae", "ups", "ece", "nlpd", "sharpness")
     table = RichTable(*(name for name in names if name in figures), box=None, header_style="dim")
     table.add_row(*(number(figures[name]) for name in names if name in figures))
@@ -215,7 +215,7 @@ def print_evaluation(figures: Mapping[str, Any], file: str, by: str | None, bins
         table.add_row(
             method, share, number(found["coverage_sd"]), number(found["width"]), number(found.get("q"))
         )
-    console.print(f"\nPromised coverage: [bold]{1 - alpha:.3f}[/]")
+    console.print(Text.assemble("\nPromised coverage: ", (f"{1 - alpha:.3f}", "bold")))
     console.print(table)
     if "groups" in figures:
         rows = [{"name": name, **row} for name, row in figures["groups"].items()]
@@ -229,7 +229,7 @@ def print_evaluation(figures: Mapping[str, Any], file: str, by: str | None, bins
     }
     for name, meaning in notes.items():
         if figures.get(name):
-            console.print(f"[dim]{figures[name]:,} {meaning}[/]")
+            console.print(f"{figures[name]:,} {meaning}", style="dim")
 
 
 def _print_conditional(console: Console, title: str, rows: list[dict[str, Any]], alpha: float) -> None:
@@ -257,5 +257,5 @@ def print_reproduction(study: Study, rows: Rows) -> None:
     for row in rows:
         table.add_row(*(number(row[name]) for name in names))
     console = _console()
-    console.print(f"[bold]{study.name}[/]  {study.title}")
+    console.print(Text.assemble((study.name, "bold"), f"  {study.title}"))
     console.print(table)

@@ -15,7 +15,7 @@ def reproduce(
         str | None, typer.Option(envvar="DOUBTLESS_DATA", help="Directory of the data sets.")
     ] = None,
     splits: Annotated[int, typer.Option(help="Random splits.")] = 20,
-    seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
     json: o.Json = False,
 ) -> None:
     """Run a table or figure of the papers on real data and print ours beside theirs."""

@@ -50,7 +50,7 @@ def score(
     spans: Annotated[
         bool, typer.Option("--spans", help="Add the errors that the model marks in each translation.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of MC dropout.", rich_help_panel=_RUN)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of MC dropout.", rich_help_panel=_RUN)] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
@@ -68,8 +68,10 @@ def score(
     from doubtless.cli.render import print_json, print_table, warn
     from doubtless.conformal.store import load as load_calibration
     from doubtless.errors import InputError
-    from doubtless.segments import write
+    from doubtless.segments import format_of, write
 
+    if output and output != "-":
+        format_of(output)  # an unknown ending should not cost a run
     reading = {"where": where, "src": src, "mt": mt, "ref": ref, "format": format, "quotes": quotes}
     table = _table(file, sources, translations or [], references, reading)
     known = None if calibration is None else load_calibration(calibration)
@@ -82,7 +84,7 @@ def score(
     }
     found, flags, signature = _score(table, model or [], threads, options, **doubt)
     if spans and found.scored.spans is None:
-        raise InputError("the model marks no errors in the text (--spans)")
+        raise InputError("nothing marks errors here: --spans needs one model with word tags, without --exit")
     frame = _with_scores(table, found, flags, with_layer=exit is not None, with_spans=spans)
     summary: dict[str, Any] = {}
     if known is not None:
@@ -151,8 +153,13 @@ def _score(
         torch.set_num_threads(threads)
     engines = [Engine(load(name), **options) for name in models]
     errors = None if error_model is None else Engine(load(error_model), **options)
-    quantifier = asked or Quantifier.natural(engines[0].config, len(engines))
-    texts = texts_of(table, engines[0].config)
+    natural = Quantifier("dup") if errors else Quantifier.natural(engines[0].config, len(engines))
+    quantifier = asked or natural
+    if errors and quantifier.kind != "dup":
+        raise InputError(f"a model of errors serves dup, not '{quantifier.kind}'")
+    texts: dict[str, list[str]] = {}
+    for engine in [*engines, *([errors] if errors else [])]:
+        texts |= texts_of(table, engine.config)
     runs = quantifier.passes or len(engines)
     with progress_bar(len(table) * runs) as progress:
         found = quantify(engines, texts, quantifier, errors=errors, exit=rule, seed=seed, progress=progress)
@@ -190,7 +197,8 @@ def _with_intervals(
 
     from doubtless.conformal.calibrate import apply
 
-    applied = apply(calibration, replace(table, frame=frame.drop("flags")))
+    bare = replace(table, frame=frame.drop("flags"))
+    applied = apply(calibration, bare, keep_score=True)
     joined = [" ".join(filter(None, pair)) for pair in zip(flags, applied.frame["flags"], strict=True)]
     summary = {"alpha": calibration.fitted.alpha, "width": applied.width, "warnings": applied.warnings}
     return applied.frame.with_columns(flags=pl.Series(joined)), summary, applied.warnings

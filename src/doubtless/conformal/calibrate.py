@@ -107,7 +107,8 @@ class CalibrationPlan:
         if not isinstance(fitted, FittedGrouped):
             return PredictiveDistribution.fit(forecast, y, self.alpha)
         groups = reading.condition(table, forecast, self.alpha)
-        return PredictiveDistribution.fit(forecast, y, self.alpha, groups, fitted.cells, fitted.unseen)
+        policies = {"unseen": fitted.unseen, "small": fitted.small}
+        return PredictiveDistribution.fit(forecast, y, self.alpha, groups, fitted.cells, **policies)
 
 
 def with_human(table: Table, human: str, bounds: Bounds = UNBOUNDED) -> tuple[Table, Floats]:
@@ -145,11 +146,12 @@ def apply(
     below: Sequence[float] = (),
     human: str | None = None,
     prefix: str = "",
+    keep_score: bool = False,
 ) -> Applied:
     """Add intervals to a table: columns ``score``, ``lower``, ``upper``, ``flags`` (and ``chance_below_T``).
 
     With ``human``, the coverage is measured and exchangeability is tested on the errors; otherwise on the
-    predicted scores and uncertainties.
+    predicted scores and uncertainties. ``keep_score`` leaves a column ``score`` that is there as it is.
     """
     forecast = calibration.forecast(table)
     intervals = calibration.intervals(table, forecast)
@@ -160,9 +162,11 @@ def apply(
         "flags": _flags(intervals),
     }
     for threshold in below:
+        if not np.isfinite(threshold):
+            raise InputError(f"a threshold must be a finite number, found {threshold}")
         chance = calibration.chance_below(table, forecast, threshold)
         columns[f"chance_below_{threshold:g}"] = pl.Series(chance).fill_nan(None)
-    if calibration.reading.columns.score == "score" and not prefix:
+    if keep_score or (calibration.reading.columns.score == "score" and not prefix):
         del columns["score"]  # it is there already
     new = pl.DataFrame({prefix + name: values for name, values in columns.items()})
     for name in new.columns:

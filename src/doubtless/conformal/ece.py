@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from doubtless.conformal.split import UNBOUNDED, Bounds, Floats, Intervals, checked_human, exact
+from doubtless.errors import InputError
 from doubtless.forecast import Distribution, Forecast, probit
 
 LEVELS = 100
@@ -58,6 +59,8 @@ class EceCalibration:
     def fit(self, forecast: Forecast, human: ArrayLike) -> FittedEce:
         """Calibrate on forecasts with human scores."""
         y = checked_human(human, len(forecast))
+        if not len(y):
+            raise InputError("a calibration of the variance needs at least one row")
         z = probit(float(1 - exact(self.alpha) / 2))
         below, above = forecast.spread(self.alpha)
         residual = y - forecast.score

@@ -126,6 +126,8 @@ class Evaluation:
                 calibration, test = np.split(order, [round(self.share * n)])
             else:
                 calibration, test = self._stratified(order, codes)
+            if not (len(calibration) and len(test)):
+                raise InputError(f"{n} rows are too few to split into calibration and test rows")
             # Ascending rows are read from memory in order.
             yield np.sort(calibration), np.sort(test)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from doubtless.conformal.grouped import Cells, Policy, by_cell
-from doubtless.conformal.split import Floats, checked_human, exact
+from doubtless.conformal.split import Floats, checked_human, exact, smallest_calibration
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
 
@@ -42,6 +42,7 @@ class PredictiveDistribution:
     parts: tuple[Floats, ...]
     cells: Cells | None = None
     unseen: Policy = "error"
+    small: Policy = "error"
 
     @classmethod
     def fit(
@@ -52,6 +53,7 @@ class PredictiveDistribution:
         groups: Any = None,
         cells: Cells | None = None,
         unseen: Policy = "error",
+        small: Policy = "error",
     ) -> PredictiveDistribution:
         """Calibrate on forecasts with human scores, within ``cells`` if given.
 
@@ -61,7 +63,7 @@ class PredictiveDistribution:
         exact(alpha)
         residuals = signed_residuals(forecast, checked_human(human, len(forecast)), alpha)
         parts = [residuals] if cells is None else by_cell(residuals, cells.codes(groups), len(cells.names))
-        return cls(alpha, tuple(np.sort(part) for part in parts), cells, unseen)
+        return cls(alpha, tuple(np.sort(part) for part in parts), cells, unseen, small)
 
     def chance_below(self, forecast: Forecast, threshold: float, groups: Any = None) -> Floats:
         """The chance that each human score is below a threshold: the middle of the bounds, NaN if unknown."""
@@ -98,7 +100,10 @@ class PredictiveDistribution:
             raise InputError(f"{len(codes)} groups for {n} forecasts")
         if self.unseen == "error" and (codes < 0).any():
             raise InputError(f"the group in row {int((codes < 0).argmax()) + 1} was not calibrated")
-        chosen: list[tuple[Any, Floats]] = [(codes == i, part) for i, part in enumerate(self.parts)]
-        if self.unseen == "pooled":
-            chosen.append((codes < 0, np.sort(np.concatenate(self.parts))))
-        return chosen
+        everything = np.sort(np.concatenate(self.parts))
+        # As for intervals, a policy of pooling lets groups that are too small for alpha use all rows.
+        enough = smallest_calibration(self.alpha) if self.small == "pooled" else 0
+        chosen: list[tuple[Any, Floats]] = [
+            (codes == i, part if len(part) >= enough else everything) for i, part in enumerate(self.parts)
+        ]
+        return [*chosen, (codes < 0, everything)] if self.unseen == "pooled" else chosen

@@ -26,10 +26,9 @@ def exact(alpha: float) -> Fraction:
     >>> exact(0.1)
     Fraction(1, 10)
     """
-    level = Fraction(repr(float(alpha)))
-    if not 0 < level < 1:
+    if not 0 < alpha < 1:
         raise InputError(f"alpha must lie between 0 and 1, found {alpha}")
-    return level
+    return Fraction(repr(float(alpha)))
 
 
 def rank(n: int, alpha: Fraction) -> int:

@@ -18,7 +18,7 @@ from doubtless.conformal.ece import FittedEce
 from doubtless.conformal.grouped import Categories, Cells, FittedGrouped, GroupedConformal
 from doubtless.conformal.leakage import Hashes, Sketch, fingerprints
 from doubtless.conformal.predictive import PredictiveDistribution
-from doubtless.conformal.split import UNBOUNDED, Bounds, FittedSplit, Floats, Intervals, SplitConformal
+from doubtless.conformal.split import Bounds, FittedSplit, Floats, Intervals, SplitConformal
 from doubtless.conformal.weighted import FittedWeighted
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
@@ -192,7 +192,7 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
         "by": list(reading.by),
         "bins": reading.bins,
         "weights": reading.weights,
-        "range": None if fitted.bounds == UNBOUNDED else list(fitted.bounds),
+        "range": [_finite(end) for end in fitted.bounds],
         **_parameters(fitted),
     }
     if calibration.distribution is not None:
@@ -233,15 +233,16 @@ def _parameters(fitted: Fitted) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> Calibration:
     """Make a calibration again from :func:`as_json`."""
-    bounds: Bounds = (
-        UNBOUNDED if data["range"] is None else (float(data["range"][0]), float(data["range"][1]))
-    )
+    low, high = data["range"]
+    bounds: Bounds = (-inf if low is None else float(low), _or_infinite(high))
     columns = ForecastColumns.from_json(data["columns"])
     reading = Reading(columns, tuple(data["by"]), data["bins"], data["weights"])
     fitted = _fitted(data, bounds)
     reference = Reference(
         *(np.array(data["reference"][c], dtype=float) for c in Reference.__dataclass_fields__)
     )
+    if len({len(getattr(reference, name)) for name in Reference.__dataclass_fields__}) > 1:
+        raise ValueError("the reference columns have different lengths")
     sketch, sketched = None, ()
     if "fingerprints" in data:
         marks = data["fingerprints"]
@@ -249,10 +250,15 @@ def from_json(data: Mapping[str, Any]) -> Calibration:
         sketch, sketched = Sketch(kept, bool(marks["complete"])), tuple(marks["columns"])
     distribution = None
     if "distribution" in data:
-        cells = fitted.cells if isinstance(fitted, FittedGrouped) else None
-        unseen = fitted.unseen if isinstance(fitted, FittedGrouped) else "error"
         parts = tuple(np.array(part, dtype=float) for part in data["distribution"])
-        distribution = PredictiveDistribution(fitted.alpha, parts, cells, unseen)
+        if isinstance(fitted, FittedGrouped):
+            distribution = PredictiveDistribution(
+                fitted.alpha, parts, fitted.cells, fitted.unseen, fitted.small
+            )
+        else:
+            distribution = PredictiveDistribution(fitted.alpha, parts)
+        if len(parts) != (len(fitted.counts) if isinstance(fitted, FittedGrouped) else 1):
+            raise ValueError("the distribution has other groups than the calibration")
     return Calibration(fitted, reading, str(data["human"]), reference, sketch, sketched, distribution)
 
 

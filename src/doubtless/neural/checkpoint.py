@@ -71,7 +71,8 @@ def new_model(config: ModelConfig, seed: int = 0, name: str = "unnamed") -> Mode
         tokenizer = AutoTokenizer.from_pretrained(config.encoder, local_files_only=local, use_fast=True)
     except (OSError, ValueError) as error:
         raise InputError(f"{config.encoder}: the encoder cannot be loaded ({_first_line(error)})") from error
-    most = config.max_length or positions(encoder.config)
+    limit = positions(encoder.config)
+    most = min(config.max_length or limit, limit)
     torch.manual_seed(seed)
     return Model(Estimator(config, LayerwiseEncoder(encoder)), tokens_of(tokenizer, most), name)
 
@@ -164,18 +165,24 @@ def _load_own(path: Path) -> Model:
         raise InputError(f"{path}: this is not a model folder of doubtless or COMET")
     if data.get("version") != VERSION:
         raise InputError(f"{path}: version {data.get('version')} of the format, expected {VERSION}")
-    config = ModelConfig.from_json(data["model"])
+    try:
+        config = ModelConfig.from_json(data["model"])
+        tokens = Tokens((path / "tokenizer.json").read_text(encoding="utf-8"), **data["tokens"])
+        encoder = dict(data["encoder"])
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: the model folder is damaged ({_first_line(error)})") from None
     try:
         weights = load_file(path / "model.safetensors")
     except Exception as error:
         raise InputError(f"{path}: model.safetensors cannot be read ({_first_line(error)})") from None
-    estimator = filled(config, data["encoder"], weights, str(path))
-    tokens = Tokens((path / "tokenizer.json").read_text(encoding="utf-8"), **data["tokens"])
+    estimator = filled(config, encoder, weights, str(path))
     card = path / "README.md"
     known = {"format", "version", "made_by", "name", "model", "encoder", "tokens"}
     extra = {k: v for k, v in data.items() if k not in known}
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    return Model(estimator, tokens, data["name"], text, extra)
+    return Model(estimator, tokens, str(data.get("name", path.name)), text, extra)
 
 
 def filled(

@@ -118,8 +118,12 @@ class ModelConfig:
             if getattr(self, name) not in get_args(choices):
                 allowed = ", ".join(get_args(choices))
                 raise InputError(f"{name} is one of {allowed}, found '{getattr(self, name)}'")
-        if self.outputs == "quantiles" and list(self.quantile_levels) != sorted(set(self.quantile_levels)):
-            raise InputError("quantile_levels must increase")
+        levels = self.quantile_levels
+        proper = list(levels) == sorted(set(levels)) and all(0 < level < 1 for level in levels)
+        if self.outputs == "quantiles" and not (proper and 0.5 in levels):
+            raise InputError("quantile_levels must increase, lie between 0 and 1 and have 0.5 among them")
+        if self.max_length and self.max_length < 5:
+            raise InputError(f"max_length must be at least 5, found {self.max_length}")
         if self.outputs == "distance" and (self.inputs != "separate" or self.uses != "src+mt+ref"):
             raise InputError("distance needs separate inputs and src+mt+ref")
         if self.inputs == "separate" and self.word_tags:

@@ -203,6 +203,8 @@ def character_labels(table: Table, plan: Plan, texts: Sequence[str]) -> tuple[li
     tokens = table.column(data.words) if table.has(data.words) else texts
     marks, strange = [], 0
     for row, (text, line, tags) in enumerate(zip(texts, tokens, table.column(data.tags), strict=True)):
+        if not isinstance(line, str) or not isinstance(tags, str | pl.Series | list):
+            raise InputError(f"{table.place(row)}: the tags or their tokens are missing")
         words = line.split()
         labels = tags.split() if isinstance(tags, str) else [str(tag) for tag in tags]
         if len(labels) != len(words):
@@ -366,7 +368,7 @@ def assemble(rows: Rows, layout: Layout, index: Ints, padding: int, states: Stat
     start: Batch | State
     if states is None:
         ids, mask = batch_of([layout.sequences[i] for i in used], padding)
-        start = Batch(ids, mask, where, torch.from_numpy(layout.first[used]))
+        start = Batch(ids, mask, where)
     else:
         start = states.start(used, where)
     passes = len(next(iter(parts.values()))) // len(index)

@@ -92,24 +92,38 @@ def _bert_layers(model: nn.Module) -> Sequence[nn.Module]:
 
 
 def _bert_layer(layer: Any, state: Tensor, mask: Tensor | None, training: bool) -> Tensor:
-    """One post-norm transformer layer from the modules of a BERT-like layer."""
+    """One post-norm transformer layer from the modules of a BERT-like layer.
+
+    Nearly all of a layer's work is in matrix products that see each token alone: they are given only the
+    tokens that are not padding. Attention, which needs rectangles, gets them back in between.
+    """
     attention = layer.attention.self
-    batch, length, _ = state.shape
+    batch, length, size = state.shape
     heads = attention.num_attention_heads
+    real = None if mask is None else mask[:, 0, 0].flatten().nonzero()[:, 0]
+
+    def packed(padded: Tensor) -> Tensor:
+        flat = padded.reshape(batch * length, -1)
+        return flat if real is None else flat[real]
+
+    def unpacked(flat: Tensor) -> Tensor:
+        if real is not None:
+            flat = flat.new_zeros(batch * length, flat.shape[-1]).index_copy(0, real, flat)
+        return flat.view(batch, length, -1)
 
     def split(projected: Tensor) -> Tensor:
-        return projected.view(batch, length, heads, -1).transpose(1, 2)
+        return unpacked(projected).view(batch, length, heads, -1).transpose(1, 2)
 
+    tokens = packed(state)
     mixed = functional.scaled_dot_product_attention(
-        split(attention.query(state)),
-        split(attention.key(state)),
-        split(attention.value(state)),
+        split(attention.query(tokens)),
+        split(attention.key(tokens)),
+        split(attention.value(tokens)),
         attn_mask=mask,
         dropout_p=attention.dropout.p if training else 0.0,
     )
-    mixed = mixed.transpose(1, 2).reshape(batch, length, -1)
-    state = layer.attention.output(mixed, state)
-    return layer.output(layer.intermediate(state), state)
+    tokens = layer.attention.output(packed(mixed.transpose(1, 2)), tokens)
+    return unpacked(layer.output(layer.intermediate(tokens), tokens)).view(batch, length, size)
 
 
 def batch_of(sequences: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:

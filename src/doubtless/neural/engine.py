@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from doubtless.errors import InputError
@@ -23,7 +24,7 @@ Progress = Callable[[int], None]
 
 _ROWS_AT_ONCE = 4_096
 _STORE_BYTES = 256 << 20
-_BUSY_TOKENS = 256
+_BUSY_TOKENS = 1_024
 _SIMILAR = 0.9
 
 
@@ -56,7 +57,7 @@ class Engine:
     model
         A loaded model.
     device, dtype
-        Where and in which precision it runs.
+        Where and in which precision it runs; the model itself is moved there.
     batch_tokens
         Most tokens of a batch, padding included. Scores do not depend on it (to 1e-6 in float32).
     """
@@ -100,7 +101,7 @@ class Engine:
             Called with the number of rows that were just scored.
         """
         names = [name for name in self.config.texts if name in texts]
-        self._check(texts, names, exit)
+        self._check(texts, names, exit, score)
         n = len(texts["mt"])
         parts = []
         cache = _VectorStore(self) if self._by_vectors(exit) else None
@@ -118,7 +119,7 @@ class Engine:
         _refuse_not_finite(scored)
         return scored
 
-    def _check(self, texts: Texts, names: list[str], exit: ExitRule | None) -> None:
+    def _check(self, texts: Texts, names: list[str], exit: ExitRule | None, score: Array | None) -> None:
         optional = {"ref"} if self.config.inputs == "joint" and "src" in self.config.texts else set()
         missing = [name for name in self.config.texts if name not in texts and name not in optional]
         if missing:
@@ -126,6 +127,8 @@ class Engine:
         lengths = {len(texts[name]) for name in names}
         if lengths == {0} or len(lengths) != 1:
             raise InputError("there is nothing to score" if lengths == {0} else "texts of different numbers")
+        if score is not None and {len(score)} != lengths:
+            raise InputError(f"{len(score)} scores for {lengths.pop()} segments")
         if exit is not None and self.config.exits != "every":
             raise InputError("the model has no exits before its last layer")
 
@@ -248,8 +251,8 @@ def token_batches(sizes: Array, budget: int) -> Iterator[Array]:
     """Cut rows, sorted by length, into batches whose padded size stays within a budget of tokens.
 
     A batch also ends where rows become much shorter than its first, once it is large enough to keep the
-    processor busy: padding costs as much as text. The longest come first, so that memory is at its peak at
-    once and not after an hour.
+    processor busy: attention pays for padding. The longest come first, so that memory is at its peak at once
+    and not after an hour.
 
     >>> [batch.tolist() for batch in token_batches(np.array([3, 9, 4, 3]), 10)]
     [[1], [2, 0], [3]]
@@ -333,17 +336,22 @@ def _refuse_not_finite(scored: Scored) -> None:
 
 
 def texts_of(table: Table, config: ModelConfig) -> dict[str, list[str]]:
-    """The texts of a table that a model uses; a missing text is empty, and flagged later."""
+    """The texts of a table that a model uses; a missing text is empty, and flagged (:func:`sanity_flags`)."""
     found = {}
     for name in config.texts:
         if name == "ref" and config.inputs == "joint" and "src" in config.texts and not table.has("ref"):
             continue
-        found[name] = table.column(name).fill_null("").to_list()
+        column = table.column(name)
+        if column.dtype.is_nested():
+            raise InputError(f"{table.name}: column '{column.name}' holds {column.dtype}, expected text")
+        found[name] = column.cast(pl.String).fill_null("").to_list()
     return found
 
 
 def sanity_flags(texts: Texts, truncated: Array) -> list[str]:
-    """Words for what is odd about a row: ``empty``, ``copy`` of the source, ``truncated``.
+    """Words for what is odd about a row.
+
+    ``empty``, a ``copy`` of the source, ``no-src`` and ``no-ref`` (an empty one), ``truncated``.
 
     >>> sanity_flags({"src": ["Haus", "Hund"], "mt": ["", "Hund"]}, np.array([False, True]))
     ['empty', 'copy truncated']
@@ -354,6 +362,7 @@ def sanity_flags(texts: Texts, truncated: Array) -> list[str]:
         words = ["empty"] if not mt.strip() else []
         if sources is not None and mt.strip() and mt.strip() == sources[i].strip():
             words.append("copy")
+        words += [f"no-{name}" for name in ("src", "ref") if name in texts and not texts[name][i].strip()]
         if truncated[i]:
             words.append("truncated")
         flags.append(" ".join(words))

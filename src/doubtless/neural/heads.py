@@ -19,6 +19,7 @@ def sparsemax(logits: Tensor) -> Tensor:
     >>> sparsemax(torch.tensor([2.0, 0.0, 0.0])).tolist()
     [1.0, 0.0, 0.0]
     """
+    logits = logits - logits.max()  # the result is the same, and large numbers keep their digits
     ordered, _ = torch.sort(logits, descending=True)
     ranks = torch.arange(1, len(logits) + 1, device=logits.device, dtype=logits.dtype)
     total = ordered.cumsum(0)
@@ -45,7 +46,8 @@ class LayerMix(nn.Module):
         logits: Tensor = self.weights
         if self.training and self.dropout:
             keep = torch.rand_like(logits) > self.dropout
-            logits = torch.where(keep, logits, torch.full_like(logits, -1e20))
+            keep = keep | ~keep.any()  # a mix of no layers is none: then all stay
+            logits = logits.masked_fill(~keep, torch.finfo(logits.dtype).min / 4)
         shares = sparsemax(logits) if self.sparse else torch.softmax(logits, dim=0)
         return self.gamma * torch.einsum("l,tlh->th", shares, states)
 
@@ -71,9 +73,13 @@ def combine(config: ModelConfig, vectors: Mapping[str, Tensor]) -> Tensor:
 
 def _activation(name: str) -> nn.Module:
     found = getattr(nn, name, None) or getattr(nn, name.title(), None)
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+    try:
+        made = found() if isinstance(found, type) and issubclass(found, nn.Module) else None
+    except TypeError:  # a module that needs arguments is none
+        made = None
+    if made is None:
         raise InputError(f"there is no activation '{name}'")
-    return found()
+    return made
 
 
 def feed_forward(sizes: list[int], activation: str, dropout: float, final: str | None) -> nn.Sequential:

@@ -7,12 +7,13 @@ which texts a segment is made of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.encoder import LayerwiseEncoder, attention_mask
 from doubtless.neural.heads import Head, LayerMix, combine, outputs_of
@@ -23,14 +24,12 @@ class Batch:
     """Token sequences of distinct texts, and which of them each segment consists of.
 
     ``rows`` maps the name of a text (``mt``, ``src``, ``ref``; for joint models ``joint``) to the index of
-    its sequence, one a segment. ``tagged`` counts, for joint models, the tokens of each sequence that
-    belong to the translation.
+    its sequence, one a segment.
     """
 
     ids: Tensor
     mask: Tensor
     rows: Mapping[str, Tensor]
-    tagged: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,11 @@ class Estimator(nn.Module):
     def __init__(self, config: ModelConfig, encoder: LayerwiseEncoder) -> None:
         super().__init__()
         self.config, self.encoder = config, encoder
+        for name in ("layer", "word_layer", "first_exit"):
+            if not -1 <= getattr(config, name) <= encoder.depth:
+                raise InputError(
+                    f"{name} is {getattr(config, name)}, but the encoder has {encoder.depth} layers"
+                )
         count = len(self.exits) if config.heads == "each" else 1
         heads = [] if config.outputs == "distance" else [Head(config, encoder.size) for _ in range(count)]
         self.heads = nn.ModuleList(heads)
@@ -203,15 +207,3 @@ def ranking_score(vectors: Mapping[str, Tensor]) -> Tensor:
     to_src, to_ref = distance(vectors["mt"], vectors["src"]), distance(vectors["mt"], vectors["ref"])
     harmonic = 2 * to_src * to_ref / (to_src + to_ref)
     return 1 / (1 + harmonic)
-
-
-def distinct(values: Sequence[str]) -> tuple[list[str], Tensor]:
-    """The distinct texts in order of appearance, and the place of each value among them.
-
-    >>> texts, rows = distinct(["a", "b", "a"])
-    >>> texts, rows.tolist()
-    (['a', 'b'], [0, 1, 0])
-    """
-    places: dict[str, int] = {}
-    rows = [places.setdefault(value, len(places)) for value in values]
-    return list(places), torch.tensor(rows, dtype=torch.long)

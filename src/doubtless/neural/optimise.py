@@ -170,7 +170,6 @@ class Progress:
     done: int = 0
     step: int = 0
     waited: int = 0
-    finished: bool = False
     seconds: float = 0.0
     loss: float = 0.0
     losses: int = 0

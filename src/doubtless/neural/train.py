@@ -215,9 +215,17 @@ def _resume(run: _Run, fresh: bool, say: Say) -> Progress:
         # What an interrupted run wrote after its last checkpoint comes again.
         lines = metrics.read_text(encoding="utf-8").splitlines(True) if metrics.is_file() else []
         run.plan.output.mkdir(parents=True, exist_ok=True)
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= progress.step]
+        kept = [line for line in lines if _written_by(line, progress.step)]
         metrics.write_text("".join(kept), encoding="utf-8")
     return progress
+
+
+def _written_by(line: str, step: int) -> bool:
+    """Whether a line of metrics is whole and not from after a step."""
+    try:
+        return line.endswith("\n") and int(json.loads(line)["step"]) <= step
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _step(run: _Run, layout: Layout, group: list[Ints], step: int, at: float) -> float:

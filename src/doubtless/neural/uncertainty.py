@@ -7,7 +7,7 @@ what a second model says (``dup``), and what the same model says of the pair tur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class Quantifier:
             raise InputError(f"an uncertainty is one of {', '.join(KINDS)} (mcd:PASSES), found '{text}'")
         if kind != "mcd":
             return cls(kind)
-        if not number.isdigit() or int(number) < 2:
+        if not (number.isascii() and number.isdecimal()) or int(number) < 2:
             raise InputError(f"MC dropout needs a number of passes, at least 2: mcd:30, found '{text}'")
         return cls(kind, int(number))
 
@@ -147,4 +147,6 @@ def _with_error(scored: Scored, error: np.ndarray) -> Quantified:
 
 def _of_samples(runs: Sequence[Scored]) -> Quantified:
     forecast = Samples(np.stack([run.score for run in runs], axis=1))
-    return Quantified(forecast, {"score": forecast.score, "sd": forecast.sd}, runs[0])
+    # What single runs marked in the text is not what the whole would mark.
+    scored = replace(runs[0], spans=None)
+    return Quantified(forecast, {"score": forecast.score, "sd": forecast.sd}, scored)
