@@ -100,15 +100,19 @@ def _bert_layer(layer: Any, state: Tensor, mask: Tensor | None, training: bool) 
     attention = layer.attention.self
     batch, length, size = state.shape
     heads = attention.num_attention_heads
-    real = None if mask is None else mask[:, 0, 0].flatten().nonzero()[:, 0]
+    real = place = None
+    if mask is not None:
+        is_real = mask[:, 0, 0].flatten()
+        real = is_real.nonzero()[:, 0]
+        # Where each place of the rectangle finds its token; padding takes a neighbour's, which nobody reads.
+        place = (is_real.cumsum(0) - 1).clamp(min=0)
 
     def packed(padded: Tensor) -> Tensor:
         flat = padded.reshape(batch * length, -1)
-        return flat if real is None else flat[real]
+        return flat if real is None else flat.index_select(0, real)
 
     def unpacked(flat: Tensor) -> Tensor:
-        if real is not None:
-            flat = flat.new_zeros(batch * length, flat.shape[-1]).index_copy(0, real, flat)
+        flat = flat if place is None else flat.index_select(0, place)
         return flat.view(batch, length, -1)
 
     def split(projected: Tensor) -> Tensor:
