@@ -35,13 +35,14 @@ def apply(
     json: o.Json = False,
 ) -> None:
     """Add intervals to new forecasts."""
+    given = locals()
     from doubtless.cli.render import print_intervals, print_json, print_table, wants_pretty, warn
     from doubtless.conformal.calibrate import apply as apply_calibration
     from doubtless.conformal.store import load
     from doubtless.segments import write
 
     loaded = load(calibration)
-    table = o.read_table(file, where=where, src=src, mt=mt, ref=ref, format=format, quotes=quotes)
+    table = o.read_table(given)
     applied = apply_calibration(loaded, table, below=below or (), human=human, prefix=prefix)
     for warning in applied.warnings:
         warn(warning)

@@ -52,21 +52,12 @@ def calibrate(
     json: o.Json = False,
 ) -> None:
     """Make a calibration file from forecasts and human scores."""
+    given = locals()
     from doubtless.cli.render import print_calibration, print_json, warn
     from doubtless.conformal.calibrate import CalibrationPlan
     from doubtless.conformal.store import Reading, as_json, save
 
-    columns = o.forecast_columns(
-        score=score,
-        samples=samples,
-        sd=sd,
-        lower=lower,
-        upper=upper,
-        level=level,
-        error=error,
-        warp=warp,
-        floor=floor,
-    )
+    columns = o.forecast_columns(given)
     reading = Reading(columns, o.names(by), bins, weights)
     plan = CalibrationPlan(
         alpha=alpha,
@@ -79,16 +70,7 @@ def calibrate(
         distribution=distribution,
     )
     plan.check(reading)
-    table = o.read_table(
-        file,
-        reading.names | {human, "src", "mt", "system"},
-        where=where,
-        src=src,
-        mt=mt,
-        ref=ref,
-        format=format,
-        quotes=quotes,
-    )
+    table = o.read_table(given, reading.names | {human, "src", "mt", "system"})
     if repeated := table.repeated():
         warn(f"{repeated} of {len(table)} rows repeat the src and mt of another row")
     calibration = plan.calibrate(table, reading, human)

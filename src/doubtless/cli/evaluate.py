@@ -41,6 +41,7 @@ def evaluate(
     json: o.Json = False,
 ) -> None:
     """Measure forecasts against human scores: agreement, coverage, width, by group."""
+    given = locals()
     from doubtless.cli.render import print_evaluation, print_json, warn
     from doubtless.columns import attribute
     from doubtless.conformal.calibrate import with_human
@@ -48,31 +49,12 @@ def evaluate(
     from doubtless.conformal.store import Reading
     from doubtless.errors import InputError
 
-    columns = o.forecast_columns(
-        score=score,
-        samples=samples,
-        sd=sd,
-        lower=lower,
-        upper=upper,
-        level=level,
-        error=error,
-        warp=warp,
-        floor=floor,
-    )
+    columns = o.forecast_columns(given)
     reading = Reading(columns, o.names(by), bins)
     if balanced and not reading.by:
         raise InputError("--balanced needs groups (--by)")
     plan = Evaluation(alpha, splits, share, seed, balanced, bin_count, o.score_range(range_))
-    table = o.read_table(
-        file,
-        reading.names | {human, "src", "mt", "system"},
-        where=where,
-        src=src,
-        mt=mt,
-        ref=ref,
-        format=format,
-        quotes=quotes,
-    )
+    table = o.read_table(given, reading.names | {human, "src", "mt", "system"})
     rows = len(table)
     table, y = with_human(table, human, plan.bounds)
     forecast = columns.read(table, alpha)

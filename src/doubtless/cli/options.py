@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from doubtless.columns import ForecastColumns
     from doubtless.conformal.split import Bounds
@@ -85,10 +85,13 @@ Output = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON summary.", rich_help_panel=_OUTPUT)]
 
 
-def forecast_columns(**options: Any) -> ForecastColumns:
-    """Make the columns of a forecast from the options of that name."""
+def forecast_columns(given: Mapping[str, Any]) -> ForecastColumns:
+    """Make the columns of a forecast from a verb's options."""
+    from dataclasses import fields
+
     from doubtless.columns import ForecastColumns
 
+    options = {field.name: given[field.name] for field in fields(ForecastColumns)}
     return ForecastColumns(**{**options, "samples": names(options["samples"])})
 
 
@@ -111,24 +114,15 @@ def score_range(value: str | None) -> Bounds:
     return low, high
 
 
-def read_table(
-    file: str,
-    columns: Collection[str] | None = None,
-    *,
-    where: str | None,
-    src: str | None,
-    mt: str | None,
-    ref: str | None,
-    format: str | None,
-    quotes: str,
-) -> Table:
-    """Read the table of a verb; a condition on the rows may use any column."""
+def read_table(given: Mapping[str, Any], columns: Collection[str] | None = None) -> Table:
+    """Read the table of a verb, by its options; a condition on the rows may use any column."""
     from doubtless.errors import InputError
     from doubtless.segments import read
 
-    if quotes not in ("csv", "none"):
-        raise InputError(f"quotes is csv or none, found '{quotes}'")
-    roles = {role: name for role, name in (("src", src), ("mt", mt), ("ref", ref)) if name}
-    wanted = None if where or columns is None else columns
-    table = read(file, columns=wanted, roles=roles, format=format, quotes=quotes == "csv")
-    return table.where(where) if where else table
+    if given["quotes"] not in ("csv", "none"):
+        raise InputError(f"quotes is csv or none, found '{given['quotes']}'")
+    roles = {role: given[role] for role in ("src", "mt", "ref") if given[role]}
+    wanted = None if given["where"] else columns
+    quotes = given["quotes"] == "csv"
+    table = read(given["file"], columns=wanted, roles=roles, format=given["format"], quotes=quotes)
+    return table.where(given["where"]) if given["where"] else table

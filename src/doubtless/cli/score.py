@@ -65,6 +65,7 @@ def score(
     json: o.Json = False,
 ) -> None:
     """Score translations and say how far each score can be trusted."""
+    given = locals()
     from doubtless.cli.render import print_json, print_table, warn
     from doubtless.conformal.store import load as load_calibration
     from doubtless.errors import InputError
@@ -72,8 +73,7 @@ def score(
 
     if output and output != "-":
         format_of(output)  # an unknown ending should not cost a run
-    reading = {"where": where, "src": src, "mt": mt, "ref": ref, "format": format, "quotes": quotes}
-    table = _table(file, sources, translations or [], references, reading)
+    table = _table(given)
     known = None if calibration is None else load_calibration(calibration)
     options: dict[str, Any] = {"device": device, "dtype": dtype, "batch_tokens": batch_tokens}
     doubt: dict[str, Any] = {
@@ -102,23 +102,18 @@ def score(
         print_table(frame)
 
 
-def _table(
-    file: str | None,
-    sources: str | None,
-    translations: list[str],
-    references: str | None,
-    reading: dict[str, Any],
-) -> Table:
+def _table(given: dict[str, Any]) -> Table:
     from doubtless.errors import InputError
     from doubtless.segments import read_parallel
 
+    file, sources, translations = given["file"], given["sources"], given["translations"] or []
     if (file is None) == (sources is None and not translations):
         raise InputError("give a table, or source and translations (-s and -t)")
     if file is not None:
-        return o.read_table(file, **reading)
+        return o.read_table(given)
     if sources is None or not translations:
         raise InputError("parallel text needs both -s and -t")
-    return read_parallel(sources, translations, references)
+    return read_parallel(sources, translations, given["references"])
 
 
 def _score(
