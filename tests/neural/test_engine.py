@@ -359,3 +359,10 @@ def test_a_damaged_folder_is_one_sentence(encoder, tmp_path, damage):
         (tmp_path / "config.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match="the model folder is damaged"):
         load(tmp_path)
+
+
+def test_an_encoder_without_its_tokenizer_is_refused(encoder, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((encoder / name).read_bytes())
+    with pytest.raises(InputError, match="are its tokenizer files missing|the encoder cannot be loaded"):
+        make(tmp_path, **JOINT)

@@ -71,6 +71,12 @@ def new_model(config: ModelConfig, seed: int = 0, name: str = "unnamed") -> Mode
         tokenizer = AutoTokenizer.from_pretrained(config.encoder, local_files_only=local, use_fast=True)
     except (OSError, ValueError) as error:
         raise InputError(f"{config.encoder}: the encoder cannot be loaded ({_first_line(error)})") from error
+    if len(tokenizer) < encoder.config.vocab_size // 2:
+        # transformers makes an almost empty tokenizer where a folder holds none, without a word.
+        raise InputError(
+            f"{config.encoder}: the tokenizer knows {len(tokenizer)} tokens, the encoder"
+            f" {encoder.config.vocab_size} (are its tokenizer files missing?)"
+        )
     limit = positions(encoder.config)
     most = min(config.max_length or limit, limit)
     torch.manual_seed(seed)
