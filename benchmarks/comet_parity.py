@@ -258,7 +258,7 @@ def ours(folder: Path, case: dict[str, Any], flush_open: bool = False) -> dict[s
     from doubtless.neural.comet import load_comet
     from doubtless.neural.encoder import batch_of
     from doubtless.neural.model import Batch
-    from doubtless.neural.spans import decode_spans, mean_score, mqm_score, word_probabilities, xcomet_score
+    from doubtless.neural.spans import decode_spans, mqm_score, word_probabilities, xcomet_score
 
     model = load_comet(folder)
     config, tokens = model.config, model.tokens
@@ -284,7 +284,7 @@ def ours(folder: Path, case: dict[str, Any], flush_open: bool = False) -> dict[s
     results = [run(part, {"joint": count}) for part in sequences]
     scores = np.stack([outputs["score"][0].numpy() for outputs, _ in results])
     if not config.word_tags:
-        return {"tokens": sequences, "score": mean_score(scores).tolist()}
+        return {"tokens": sequences, "score": scores.mean(axis=0).tolist()}
     with torch.inference_mode():
         tags = [model.estimator.read_words(state).softmax(dim=-1).numpy() for _, state in results]
     rules = {"threshold": case.get("threshold"), "flush_open": flush_open}
@@ -293,7 +293,7 @@ def ours(folder: Path, case: dict[str, Any], flush_open: bool = False) -> dict[s
         for probabilities, mt, row in zip(word_probabilities(tags), texts["mt"], rows, strict=True)
     ]
     mqm = [mqm_score(found) for found in spans]
-    score = xcomet_score(scores, mqm) if config.combination == "xcomet" else mean_score(scores)
+    score = xcomet_score(scores, mqm) if config.combination == "xcomet" else scores.mean(axis=0)
     return {"tokens": sequences, "score": score.tolist(), "spans": spans}
 
 

@@ -391,8 +391,8 @@ def test_cached_states_are_those_of_the_encoder(folder, tmp_path, model):
         both = [data.assemble(rows, layout, index, made.tokens.padding, kept) for kept in (None, states)]
         assert isinstance(both[0].start, Batch)
         with torch.no_grad():
-            fresh, end = optimise.read_exits(estimator, estimator.start(both[0].start))
-            cached, other = optimise.read_exits(estimator, both[1].start)
+            fresh, end = estimator.read_exits(estimator.start(both[0].start))
+            cached, other = estimator.read_exits(both[1].start)
         for name in fresh:
             torch.testing.assert_close(fresh[name], cached[name], atol=4e-3, rtol=4e-3)
         if plan.model.word_tags:

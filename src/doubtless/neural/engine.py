@@ -223,23 +223,25 @@ def _rows_of(
     n = len(texts["mt"])
     kept: dict[tuple[Any, ...], int] = {}
     sequences: list[list[list[int]]] = []
-    origin, truncated = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool)
+    origin = np.zeros(n, dtype=np.int64)
     examples: list[int] = []
     translations: list[int] = []
+    cut: list[bool] = []
     for i in range(n):
         key = (*(texts[name][i] for name in names), None if score is None else float(score[i]))
-        parts = [encoded[texts[name][i]] for name in names]
         if key not in kept:
             kept[key] = len(sequences)
-            sequences.append([tokens.join(parts).ids] if joint else [part.ids for part in parts])
+            parts = [encoded[texts[name][i]] for name in names]
+            made = [tokens.join(parts)] if joint else parts
+            sequences.append([part.ids for part in made])
+            cut.append(any(part.truncated for part in made))
             examples.append(i)
             translations.append(len(parts[0].ids))
         origin[i] = kept[key]
-        truncated[i] = tokens.join(parts).truncated if joint else any(part.truncated for part in parts)
     sizes = np.array([max(len(ids) for ids in row) * len(row) for row in sequences])
     given = None if score is None else np.asarray(score)[examples]
     kinds = ("joint",) if joint else tuple(names)
-    return _Rows(sequences, kinds, sizes, np.array(translations), origin, truncated, given)
+    return _Rows(sequences, kinds, sizes, np.array(translations), origin, np.array(cut)[origin], given)
 
 
 def _encode_once(tokens: Tokens, texts: Texts, names: Sequence[str]) -> dict[str, Tokenized]:

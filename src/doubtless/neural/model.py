@@ -166,11 +166,16 @@ class Estimator(nn.Module):
 
     def forward(self, batch: Batch, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
         """Run all layers; return the outputs of every exit, stacked (exits, segments), and the last state."""
-        state = self.start(batch)
-        found = [self.read(state, score)] if self.exits[0] == 0 else []
-        for exit_layer in self.exits[len(found) :]:
-            state = self.advance(state, exit_layer)
-            found.append(self.read(state, score))
+        return self.read_exits(self.start(batch), score)
+
+    def read_exits(self, state: State, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
+        """Outputs of every exit from a state on; exits below it are read from the pooled vectors it holds."""
+        found = []
+        for layer in self.exits:
+            if layer > state.layer:
+                state = self.advance(state, layer)
+            below = replace(state, layer=layer, pooled=state.pooled[:, : layer + 1])
+            found.append(self.read(below, score))
         if self.tagger is not None and state.layer < self.word_layer:
             state = self.advance(state, self.word_layer)
         return {name: torch.stack([out[name] for out in found]) for name in found[0]}, state

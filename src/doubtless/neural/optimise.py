@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.data import Examples, Rows
 from doubtless.neural.heads import rescaled
 from doubtless.neural.losses import loss_of, tags
-from doubtless.neural.model import Batch, Estimator, State
+from doubtless.neural.model import Batch, Estimator
 from doubtless.neural.schedule import Plan, TrainingConfig, free_to_change
 
 KEPT = 2  # checkpoints
@@ -45,7 +45,7 @@ class Objective(nn.Module):
         """Return the loss and the outputs of every exit, stacked (exits, segments)."""
         estimator, training = self.estimator, self.training_config
         start = estimator.start(examples.start) if isinstance(examples.start, Batch) else examples.start
-        found, state = read_exits(estimator, start, examples.score)
+        found, state = estimator.read_exits(start, examples.score)
         outputs = {name: value.float() for name, value in found.items()}
         loss = loss_of(estimator.config, outputs, examples.human, training.beta)
         if examples.labels is not None:
@@ -56,21 +56,6 @@ class Objective(nn.Module):
             flagged = logits.argmax(dim=-1)[known] > 0
             outputs["confusion"] = torch.bincount(2 * wrong.long() + flagged.long(), minlength=4)
         return loss, outputs
-
-
-def read_exits(
-    estimator: Estimator, state: State, score: Tensor | None = None
-) -> tuple[dict[str, Tensor], State]:
-    """Outputs of every exit from a state on; exits below it are read from the pooled vectors it holds."""
-    found = []
-    for layer in estimator.exits:
-        if layer > state.layer:
-            state = estimator.advance(state, layer)
-        below = replace(state, layer=layer, pooled=state.pooled[:, : layer + 1])
-        found.append(estimator.read(below, score))
-    if estimator.tagger is not None and state.layer < estimator.word_layer:
-        state = estimator.advance(state, estimator.word_layer)
-    return {name: torch.stack([out[name] for out in found]) for name in found[0]}, state
 
 
 def layer_of(name: str, depth: int) -> int:

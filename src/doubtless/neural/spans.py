@@ -137,15 +137,6 @@ def mqm_score(spans: Iterable[Span]) -> float:
     return (WORST - min(WORST, sum(PENALTIES.get(span["severity"], 0) for span in spans))) / WORST
 
 
-def mean_score(passes: ArrayLike) -> Floats:
-    """Combine the scores (passes, segments) of a UniTE model: their mean.
-
-    >>> mean_score([[0.25], [0.5], [0.75]]).tolist()
-    [0.5]
-    """
-    return np.asarray(passes).mean(axis=0)
-
-
 def xcomet_score(passes: ArrayLike, mqm: ArrayLike) -> Floats:
     """Combine the scores (passes, segments) of an xCOMET model with those of the spans it found.
 
