@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SOURCES := src tests benchmarks examples recipes
 SAMPLES := chrf2,chrf4,chrf6,chrfpp,ter100
 
 .PHONY: demo test lint check-data benchmark docs clean
@@ -20,17 +21,15 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core
-	@echo "Five lexical metrics of each translation, calibrated on 56 judged segments: what can they promise?"
-	@mkdir -p $(VENV)/demo
-	$(BIN)/doubtless calibrate examples/forecasts.tsv --samples $(SAMPLES) --where "split = 'calibration'" \
-	  --range 0,100 --alpha 0.2 --distribution -o $(VENV)/demo/calibration.json
-	$(BIN)/doubtless apply $(VENV)/demo/calibration.json examples/forecasts.tsv --where "split = 'new'" \
-	  --human human --below 50 --pretty
+	@echo "Two systems, scored by the bundled model: no network, no reference."
+	$(BIN)/doubtless score examples/segments.tsv --where "split = 'new'" --words --pretty
+	@echo
+	@echo "Five lexical metrics of the same translations, calibrated on 56 judged segments: what can they promise?"
 	$(BIN)/doubtless evaluate examples/forecasts.tsv --samples $(SAMPLES) --by lp --alpha 0.2 --range 0,100
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 
 test: lint

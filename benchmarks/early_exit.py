@@ -24,8 +24,9 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.encoder import LayerwiseEncoder
 from doubtless.neural.exits import ExitRule, run
 from doubtless.neural.model import Estimator
-from doubtless.neural.stepper import TokenBatch, TorchStepper
+from doubtless.neural.stepper import TokenBatch
 from doubtless.neural.tokens import Tokens
+from doubtless.neural.torch_stepper import TorchStepper
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,9 @@ print(json.dumps({"seconds": seconds, "peak": peak, "scores": scores}))
 
 _OURS = """
 import json, resource, sys, time
-import torch
-torch.set_num_threads(1)
-from doubtless.neural.checkpoint import load
-from doubtless.neural.engine import Engine
+from doubtless.neural.runtime import open_engine
 data = json.load(open(sys.argv[2]))
-engine = Engine(load(sys.argv[1]))
+engine = open_engine(sys.argv[1], threads=1)
 texts = {name: [row[name] for row in data] for name in data[0]}
 start = time.process_time()
 scores = engine.score(texts).score.tolist()

@@ -17,10 +17,11 @@ ROOT = Path(doubtless.__file__).parent
 # A module knows only what stands before it. Packages count as one.
 LAYERS = [
     {"errors"},
-    {"ranks", "warp", "formats"},
+    {"ranks", "warp", "formats", "bundled"},
     {"segments", "forecast"},
-    {"columns", "metaeval", "datasets"},
-    {"conformal", "neural"},
+    {"columns", "metaeval", "datasets", "systems"},
+    {"conformal", "gp", "neural"},
+    {"decide"},
     {"reproduce"},
     {"cli"},
 ]

@@ -6,53 +6,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from tiny import write_encoder  # noqa: E402
-
-from doubtless.cli.main import main  # noqa: E402
-from doubtless.errors import DoubtlessError  # noqa: E402
-from doubtless.neural.checkpoint import new_model, save  # noqa: E402
-from doubtless.neural.config import ModelConfig  # noqa: E402
-
-EXITS = {"exits": "every", "outputs": "score+error", "error_target": "last"}
-TAGS = {"word_tags": ("OK", "BAD")}
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    root = tmp_path_factory.mktemp("models")
-    encoder = write_encoder(root / "encoder")
-    kinds = {
-        "plain": {},
-        "exits": EXITS,
-        "tags": TAGS,
-        "errors": {"outputs": "error"},
-        "unite": {"uses": "src+mt+ref"},
-        "quantile": {"outputs": "quantiles"},
-    }
-    for name, options in kinds.items():
-        config = ModelConfig(encoder=str(encoder), hidden_sizes=(12, 8), **options)
-        save(new_model(config, name=name), root / name)
-    return root
-
-
-@pytest.fixture
-def table(tmp_path):
-    path = tmp_path / "segments.tsv"
-    rows = [f"Katze {i}\tcat {i % 7}\t{(i % 7) / 7}" for i in range(30)]
-    path.write_text(
-        "\n".join(["src\tmt\thuman", *rows, "Hund\tHund\t0.1", "Haus\t\t0.0", ""]), encoding="utf-8"
-    )
-    return str(path)
+from doubtless.cli.main import main
+from doubtless.errors import DoubtlessError
 
 
 def test_score_calibrate_and_score_again(models, table, tmp_path, capsys):
     model, out, calibration = str(models / "exits"), str(tmp_path / "out.tsv"), str(tmp_path / "c.json")
     assert main(["score", table, "--model", model, "-o", out]) == 0
     frame = pl.read_csv(out, separator="\t")
-    assert {"src", "mt", "human", "score", "error", "flags"} == set(frame.columns)
+    assert frame.columns == ["src", "mt", "human", "score", "error", "layer", "flags"]
+    assert (frame["layer"] == 3).all()
     assert frame["flags"].to_list()[-2:] == ["copy", "empty"]
     assert (
         main(["calibrate", out, "--score", "score", "--error", "error", "--alpha", "0.2", "-o", calibration])
@@ -110,7 +73,6 @@ def test_spans_are_a_column_of_lists(models, table, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], r"no model was given \(--model\)"),
         (["--model", "nowhere"], "nowhere: there is no such folder"),
         (["--model", "PLAIN", "--exit", "0.1"], "the model has no exits before its last layer"),
         (

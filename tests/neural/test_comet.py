@@ -25,7 +25,7 @@ from safetensors.torch import load_file  # noqa: E402
 from doubtless.errors import InputError  # noqa: E402
 from doubtless.neural.checkpoint import load, save  # noqa: E402
 from doubtless.neural.comet import load_comet, renamed  # noqa: E402
-from doubtless.neural.engine import Engine  # noqa: E402
+from doubtless.neural.runtime import torch_engine  # noqa: E402
 from doubtless.neural.spans import decode_spans, mqm_score, word_probabilities, xcomet_score  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -89,7 +89,7 @@ def test_scores_errors_and_spans_are_those_of_comet(case, tmp_path):
 def test_the_engine_gives_the_scores_of_comet(case, tmp_path):
     rows = samples(case)
     texts = {name: [row[name] for row in rows] for name in rows[0]}
-    scored = Engine(load(write_folder(tmp_path / "model", case)), batch_tokens=200).score(texts)
+    scored = torch_engine(load(write_folder(tmp_path / "model", case)), batch_tokens=200).score(texts)
     expected = np.asarray(case["score"])
     last = expected if expected.ndim == 1 else expected[:, -1]  # the fork scores at every layer
     np.testing.assert_allclose(scored.score, last, atol=TOLERANCE)

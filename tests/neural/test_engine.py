@@ -15,10 +15,11 @@ from doubtless.forecast import ErrorEstimate, Gaussian, Quantiles, Samples  # no
 from doubtless.neural.checkpoint import load, new_model, save  # noqa: E402
 from doubtless.neural.config import ModelConfig  # noqa: E402
 from doubtless.neural.encoder import batch_of  # noqa: E402
-from doubtless.neural.engine import Engine, sanity_flags, token_batches  # noqa: E402
-from doubtless.neural.exits import ExitRule  # noqa: E402
+from doubtless.neural.engine import sanity_flags, token_batches  # noqa: E402
+from doubtless.neural.exits import ExitRule, replay  # noqa: E402
 from doubtless.neural.heads import LayerMix, sparsemax  # noqa: E402
 from doubtless.neural.model import Batch  # noqa: E402
+from doubtless.neural.runtime import torch_engine  # noqa: E402
 from doubtless.neural.uncertainty import Quantifier, quantify  # noqa: E402
 
 JOINT = {"inputs": "joint", "uses": "src+mt"}
@@ -99,7 +100,7 @@ def test_scores_equal_one_by_one_scoring_for_every_batch_size(encoder, variant):
     model, texts = make(encoder, **VARIANTS[variant]), segments()
     expected = naive(model, texts)
     for budget in (1, 100, 10_000):
-        scored = Engine(model, batch_tokens=budget).score(texts)
+        scored = torch_engine(model, batch_tokens=budget).score(texts)
         for name, values in scored.outputs.items():
             np.testing.assert_allclose(values, expected[name][:, -1], atol=1e-6)
         assert (scored.layer == 3).all()
@@ -107,7 +108,7 @@ def test_scores_equal_one_by_one_scoring_for_every_batch_size(encoder, variant):
 
 @pytest.mark.parametrize("variant", ["joint, exits", "separate"])
 def test_scores_do_not_depend_on_the_order_or_company_of_rows(encoder, variant):
-    engine, texts = Engine(make(encoder, **VARIANTS[variant])), segments()
+    engine, texts = torch_engine(make(encoder, **VARIANTS[variant])), segments()
     whole = engine.score(texts).score
     order = np.random.default_rng(1).permutation(40)
     shuffled = engine.score({name: [values[i] for i in order] for name, values in texts.items()}).score
@@ -125,7 +126,7 @@ def test_an_early_score_is_that_of_the_same_layer_of_a_full_run(encoder, variant
     rule = ExitRule.parse(rule)
     if rule.kind == "confidence":
         rule = ExitRule("confidence", float(np.median(full["error"][:, 0])))
-    scored = Engine(model, batch_tokens=400).score(texts, exit=rule)
+    scored = torch_engine(model, batch_tokens=400).score(texts, exit=rule)
     for i, layer in enumerate(scored.layer):
         place = exits.index(layer)
         np.testing.assert_allclose(scored.score[i], full["score"][i, place], atol=1e-6)
@@ -148,7 +149,7 @@ def _holds(rule, layer, scores, error):
 
 def test_rows_that_left_are_computed_no_more(encoder):
     model, texts = make(encoder, **VARIANTS["joint, exits"]), segments()
-    engine = Engine(model)
+    engine = torch_engine(model)
     rows_at = dict.fromkeys((1, 2, 3), 0)
     whole = model.estimator.encoder.layer
     model.estimator.encoder.layer = lambda number, state, mask: (
@@ -170,7 +171,7 @@ def test_rows_that_left_are_computed_no_more(encoder):
 def test_each_distinct_text_is_encoded_once(encoder):
     model, texts = make(encoder, **VARIANTS["separate"]), segments()
     seen = []
-    engine = Engine(model)
+    engine = torch_engine(model)
     vectors = engine.stepper.vectors
     engine.stepper.vectors = lambda sequences: seen.append(len(sequences)) or vectors(sequences)
     engine.score(texts)
@@ -178,7 +179,7 @@ def test_each_distinct_text_is_encoded_once(encoder):
 
 
 def test_dropout_is_seeded_and_gone_afterwards(encoder):
-    engine, texts = Engine(make(encoder, **JOINT)), segments(10)
+    engine, texts = torch_engine(make(encoder, **JOINT)), segments(10)
     before = engine.score(texts).score
     state = torch.random.get_rng_state()
     one = quantify([engine], texts, Quantifier.parse("mcd:5"), seed=3)
@@ -188,7 +189,7 @@ def test_dropout_is_seeded_and_gone_afterwards(encoder):
     np.testing.assert_array_equal(one.forecast.samples, same.forecast.samples)
     assert not np.array_equal(one.forecast.samples, other.forecast.samples)
     assert (one.forecast.sd > 0).all()
-    assert not engine.model.estimator.training
+    assert not engine.stepper.estimator.training
     assert torch.equal(torch.random.get_rng_state(), state)
     np.testing.assert_array_equal(engine.score(texts).score, before)
 
@@ -197,7 +198,7 @@ def test_every_quantifier_gives_its_forecast(encoder):
     texts = segments(10)
 
     def engine(seed=0, **options):
-        return Engine(make(encoder, seed, **(JOINT | options)))
+        return torch_engine(make(encoder, seed, **(JOINT | options)))
 
     instant = quantify([engine(outputs="score+error")], texts, Quantifier("instant"))
     assert isinstance(instant.forecast, ErrorEstimate)
@@ -229,7 +230,9 @@ def test_every_quantifier_gives_its_forecast(encoder):
 )
 def test_uncertainties_that_a_model_does_not_offer_are_refused(encoder, options, quantifier, sentence):
     with pytest.raises(InputError, match=sentence):
-        quantify([Engine(make(encoder, **(JOINT | options)))], segments(4), Quantifier.parse(quantifier))
+        quantify(
+            [torch_engine(make(encoder, **(JOINT | options)))], segments(4), Quantifier.parse(quantifier)
+        )
 
 
 @pytest.mark.parametrize("text", ["mcd", "mcd:1", "mcd:x", "magic", "instant:3"])
@@ -239,7 +242,8 @@ def test_unknown_uncertainties_are_refused(text):
 
 
 def test_what_a_model_lacks_is_said(encoder):
-    engine = Engine(make(encoder, **JOINT))
+    model = make(encoder, **JOINT)
+    engine = torch_engine(model)
     with pytest.raises(InputError, match="^the model needs 'src'$"):
         engine.score({"mt": ["a"]})
     with pytest.raises(InputError, match="^there is nothing to score$"):
@@ -247,7 +251,7 @@ def test_what_a_model_lacks_is_said(encoder):
     with pytest.raises(InputError, match="^the model has no exits before its last layer$"):
         engine.score(segments(4), exit=ExitRule.parse("0.1"))
     with pytest.raises(InputError, match="^dtype is one of"):
-        Engine(engine.model, dtype="int4")
+        torch_engine(model, dtype="int4")
 
 
 def test_scores_that_are_not_numbers_are_refused(encoder):
@@ -255,11 +259,11 @@ def test_scores_that_are_not_numbers_are_refused(encoder):
     with torch.no_grad():
         model.estimator.heads[0].layers[-1].bias.fill_(float("nan"))
     with pytest.raises(InputError, match="^the model's score of row 1 is not a finite number$"):
-        Engine(model).score(segments(4))
+        torch_engine(model).score(segments(4))
 
 
 def test_long_empty_and_copied_translations_are_flagged(encoder):
-    engine = Engine(make(encoder, **JOINT))
+    engine = torch_engine(make(encoder, **JOINT))
     texts = {"src": ["The cat.", "The cat.", "x " * 200, "Hund"], "mt": [" ", "The cat.", "Katze", "Katze"]}
     scored = engine.score(texts)
     assert sanity_flags(texts, scored.truncated) == ["empty", "copy", "truncated", ""]
@@ -279,7 +283,9 @@ def test_a_saved_model_scores_the_same_and_needs_no_network(encoder, tmp_path, m
         save(model, tmp_path / name)
         loaded = load(tmp_path / name)
         assert loaded.fingerprint() == model.fingerprint()
-        np.testing.assert_array_equal(Engine(loaded).score(texts).score, Engine(model).score(texts).score)
+        np.testing.assert_array_equal(
+            torch_engine(loaded).score(texts).score, torch_engine(model).score(texts).score
+        )
 
 
 def test_weights_that_do_not_fit_are_listed(encoder, tmp_path):
@@ -335,7 +341,7 @@ def test_sparsemax_is_the_projection_onto_the_simplex():
         ({"activation": "Linear"}, "there is no activation 'Linear'"),
         ({"outputs": "quantiles", "quantile_levels": (0.1, 0.9)}, "quantile_levels must increase"),
         ({"max_length": 3}, "max_length must be at least 5, found 3"),
-        ({"pooling": "max"}, "pooling is one of cls, mean, found 'max'"),
+        ({"pooling": "max"}, "pooling is one of cls, mean, parts, found 'max'"),
     ],
 )
 def test_models_that_cannot_be_are_refused(encoder, options, sentence):
@@ -366,3 +372,17 @@ def test_an_encoder_without_its_tokenizer_is_refused(encoder, tmp_path):
         (tmp_path / name).write_bytes((encoder / name).read_bytes())
     with pytest.raises(InputError, match="are its tokenizer files missing|the encoder cannot be loaded"):
         make(tmp_path, **JOINT)
+
+
+@pytest.mark.parametrize("rule", ["0.5", "constant:2", "variance:0.01"])
+def test_a_rule_replayed_on_the_trace_is_the_rule_itself(tmp_path, rule):
+    config = ModelConfig(
+        encoder=str(write_encoder(tmp_path)), exits="every", outputs="score+error", hidden_sizes=(8,)
+    )
+    engine = torch_engine(new_model(config))
+    texts = {"src": TEXTS, "mt": TEXTS[::-1]}
+    chosen = ExitRule.parse(rule)
+    found, layers = replay(chosen, engine.stepper.exits, engine.trace(texts))
+    scored = engine.score(texts, exit=chosen)
+    assert layers.tolist() == scored.layer.tolist()
+    np.testing.assert_allclose(found["score"], scored.score, atol=1e-5)

@@ -73,6 +73,23 @@ def test_self_confidence_measures_errors_against_the_last_exit():
     )
 
 
+def test_both_confidences_have_a_term_for_humans_and_one_for_the_last_exit():
+    score, error, change = (leaf(3, 5, seed=seed) for seed in (1, 2, 3))
+    human = leaf(5, seed=4).detach()
+    found = losses.both_confidences(score, error, change, human, 0.5)
+    of_humans = losses.instant_confidence(score, error, human, 0.5)
+    of_itself = losses.self_confidence(score, change, human, 0.5) - losses.squared(score, human)
+    torch.testing.assert_close(found, of_humans + of_itself)
+
+
+def test_auxiliary_terms_count_known_rows_only():
+    prediction, target = leaf(2, 3), torch.tensor([1.0, float("nan"), 3.0])
+    known = torch.tensor([0, 2])
+    expected = losses.squared(prediction[:, known], target[known])
+    torch.testing.assert_close(losses.auxiliary(prediction, target), expected)
+    assert float(losses.auxiliary(prediction, torch.full((3,), float("nan")))) == 0.0
+
+
 def test_heteroscedastic_is_the_gaussian_likelihood_without_its_constant():
     mean, variance = torch.tensor([[0.0, -0.5, 1.0, 1.0]]), torch.tensor([[1.0, 0.5, 2.0, 0.1]])
     gaussian = torch.distributions.Normal(mean, variance.sqrt())

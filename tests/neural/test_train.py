@@ -27,6 +27,7 @@ from doubtless.neural.cache import cached_states  # noqa: E402
 from doubtless.neural.checkpoint import load, new_model  # noqa: E402
 from doubtless.neural.config import ModelConfig  # noqa: E402
 from doubtless.neural.model import Batch  # noqa: E402
+from doubtless.neural.runtime import torch_engine  # noqa: E402
 from doubtless.neural.schedule import TrainingConfig, plan_of, rate_factor, read_plan  # noqa: E402
 from doubtless.neural.train import _set_up, _step, train  # noqa: E402
 from doubtless.segments import as_table  # noqa: E402
@@ -369,8 +370,9 @@ def test_the_best_weights_are_saved_not_the_last(folder, tmp_path, monkeypatch):
         {"exits": "every", "outputs": "score+error", "layer_mix": "softmax", "mix_norm": True},
         {"inputs": "separate", "pooling": "cls"},
         {"word_tags": ["OK", "BAD"], "word_layer": 2},
+        {"pooling": "parts", "exits": "every", "outputs": "score+error+change"},
     ],
-    ids=["exits", "separate", "tags"],
+    ids=["exits", "separate", "tags", "parts"],
 )
 def test_cached_states_are_those_of_the_encoder(folder, tmp_path, model):
     plan = make(folder, "run", model)
@@ -454,7 +456,8 @@ def test_prefixes_are_shares_of_the_source_times_fertility(tokenized):
     for row in range(300):
         mt, src = (rows.texts[rows.which[name][row]].ids for name in ("mt", "src"))
         allowed = max(1, int(shares[row] * rows.fertility[row] * (len(src) - 2)))
-        expected = mt if shares[row] == 1 else [*mt[: min(allowed, len(mt) - 2) + 1], mt[-1]]
+        whole_one = shares[row] == 1 or allowed >= len(mt) - 2
+        expected = mt if whole_one else [*mt[: allowed + 1], tokens.more, mt[-1]]
         sequence = layout.sequences[layout.rows["joint"][row, 0]]
         assert list(sequence[: len(expected)]) == expected
         assert layout.first[layout.rows["joint"][row, 0]] == len(expected)
@@ -483,6 +486,46 @@ def test_tags_of_words_become_labels_of_tokens(folder):
     rows[0]["mt_tags"] = "BAD OK"
     with pytest.raises(InputError, match="row 1: 2 tags for 3 tokens"):
         data.segments_of(as_table(rows), plan)
+
+
+def test_rows_without_tags_teach_the_score_alone(folder):
+    plan = make(folder, "run", {"word_tags": ["OK", "BAD"]})
+    tokens = new_model(plan.resolved_model).tokens
+    some = segments(4).with_columns(
+        mt_tags=pl.when(pl.int_range(pl.len()) == 1).then(None).otherwise("mt_tags")
+    )
+    rows = data.rows_of(data.segments_of(as_table(some), plan), plan.model, tokens)
+    assert set(rows.labels[1]) == {data.NO_LABEL}
+    assert set(rows.labels[0]) != {data.NO_LABEL}
+
+
+def test_unfinished_translations_are_told_from_whole_ones(folder):
+    plan = make(folder, "run", {"partial": True})
+    tokens = new_model(plan.resolved_model).tokens
+    twice = pl.concat([segments(1), segments(1)]).with_columns(unfinished=pl.Series([False, True]))
+    rows = data.rows_of(data.segments_of(as_table(twice), plan), plan.model, tokens)
+    layout = data.lay_out(rows, plan.model, tokens)
+    whole, begun = (layout.sequences[layout.rows["joint"][row, 0]] for row in (0, 1))
+    assert rows.fertility is None  # the rows say it: nothing is drawn
+    assert tokens.more not in whole
+    end = list(begun).index(tokens.more)
+    assert [token for token in begun if token != tokens.more] == list(whole)
+    assert begun[end + 1] == tokens.end
+
+
+def test_an_auxiliary_number_is_learnt_where_it_is_known(folder, tmp_path):
+    extra = segments(320).with_columns(
+        hter=pl.when(pl.int_range(pl.len()) % 2 == 0).then(1 - pl.col("human")).otherwise(None)
+    )
+    extra.write_parquet(tmp_path / "train.parquet")
+    extra.head(80).write_parquet(tmp_path / "dev.parquet")
+    model = {"auxiliary": ["hter"], "encoder": str(folder / "encoder")}
+    plan = plan_of(content(tmp_path / "run", model, epochs=4), tmp_path)
+    train(plan)
+    engine = torch_engine(load(tmp_path / "run" / "model"))
+    found = engine.score({name: extra[name].to_list() for name in ("src", "mt")}).outputs
+    assert pearson(found["hter"], 1 - extra["human"].to_numpy()) > 0.8
+    assert found["hter"].shape == found["score"].shape
 
 
 def test_sources_are_held_out_with_all_their_translations():

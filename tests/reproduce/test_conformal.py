@@ -6,7 +6,7 @@ import pytest
 
 from doubtless.columns import ForecastColumns
 from doubtless.conformal.evaluate import Evaluation
-from doubtless.reproduce import find
+from doubtless.reproduce import Options, find
 from doubtless.segments import read
 
 pytestmark = pytest.mark.data
@@ -40,7 +40,7 @@ def test_intervals_of_dropout_hold_too(data, alpha):
 
 
 def test_coverage_of_table_1_is_as_promised(data):
-    rows = find("conformal-table1").run(str(data), splits=20, seed=0)
+    rows = find("conformal-table1").run(str(data), Options(splits=20))
     assert {(row["quantifier"], row["set"]) for row in rows} == {
         (q, s) for q in ("MCD", "DE") for s in ("wmt20", "qt21-hter")
     }
@@ -53,7 +53,7 @@ def test_coverage_of_table_1_is_as_promised(data):
     "name", ["conformal-table2", "conformal-table3", "conformal-figure7", "conformal-figure8"]
 )
 def test_every_study_runs_and_stands_beside_the_paper(data, name):
-    rows = find(name).run(str(data), splits=2, seed=0)
+    rows = find(name).run(str(data), Options(splits=2))
     assert rows
     ours = {key for key in rows[0] if f"paper_{key}" in rows[0]}
     assert ours

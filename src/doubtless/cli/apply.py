@@ -22,7 +22,9 @@ def apply(
     prefix: Annotated[str, typer.Option(help="Put before the names of the new columns.")] = "",
     pretty: Annotated[
         bool | None,
-        typer.Option("--pretty/--plain", help="Table for people, or TSV. [by default: on a terminal]"),
+        typer.Option(
+            "--pretty/--plain", help="Table for people, or TSV. Default: by whether this is a terminal."
+        ),
     ] = None,
     rows: Annotated[int, typer.Option(min=0, help="Most rows of the table for people.")] = 50,
     where: o.Where = None,

@@ -1,12 +1,15 @@
-"""``doubtless evaluate``: forecasts against humans, by repeated random splits."""
+"""``doubtless evaluate``: forecasts against humans, by repeated random splits; metrics against each other."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from doubtless.cli import options as o
+
+_METRICS = "Comparing metrics"
 
 
 def evaluate(
@@ -32,6 +35,55 @@ def evaluate(
         bool, typer.Option("--balanced", help="Use equally many rows of each group.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
+    levels: Annotated[
+        str | None, typer.Option(help="Compare metrics on these: segment,system.", rich_help_panel=_METRICS)
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            help="Metrics: C, N=SAMPLE+SAMPLE or N=SCORE:SD, -C where lower is better; names in a folder.",
+            rich_help_panel=_METRICS,
+        ),
+    ] = None,
+    baselines: Annotated[
+        str | None,
+        typer.Option(help="Also score with BLEU,chrF,TER,greedy:ENCODER.", rich_help_panel=_METRICS),
+    ] = None,
+    statistics: Annotated[
+        str | None,
+        typer.Option(help="Figures, as segment:acc_eq*/item,system:spa.", rich_help_panel=_METRICS),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Rules of a year: wmt22, wmt23, wmt24.", rich_help_panel=_METRICS)
+    ] = None,
+    average: Annotated[
+        str, typer.Option(help="Over language pairs: macro or micro.", rich_help_panel=_METRICS)
+    ] = "macro",
+    draws: Annotated[
+        int,
+        typer.Option(min=0, help="Permutations of a test without a closed form.", rich_help_panel=_METRICS),
+    ] = 1000,
+    resamples: Annotated[
+        int, typer.Option(min=0, help="Resamples of a bootstrap interval.", rich_help_panel=_METRICS)
+    ] = 1000,
+    system_column: Annotated[
+        str, typer.Option(help="Column of systems.", rich_help_panel=_METRICS)
+    ] = "system",
+    item: Annotated[
+        str, typer.Option(help="Column (or columns C,C) of segments.", rich_help_panel=_METRICS)
+    ] = "seg",
+    pairs: Annotated[
+        str | None, typer.Option(help="Language pairs of a folder.", rich_help_panel=_METRICS)
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Reference of a folder's metrics.", rich_help_panel=_METRICS)
+    ] = None,
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="More metrics for a folder: NAME.seg.score, NAME.sys.score.", rich_help_panel=_METRICS
+        ),
+    ] = None,
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,
@@ -42,6 +94,11 @@ def evaluate(
 ) -> None:
     """Measure forecasts against human scores: agreement, coverage, width, by group."""
     given = locals()
+    if levels or compare or baselines or statistics or preset or os.path.isdir(file):
+        from doubtless.cli.evaluate_metrics import evaluate_metrics
+
+        evaluate_metrics(given)
+        return
     from doubtless.cli.render import print_evaluation, print_json, warn
     from doubtless.columns import attribute
     from doubtless.conformal.calibrate import with_human

@@ -14,12 +14,16 @@ from doubtless import __version__
 from doubtless.errors import DoubtlessError
 
 VERBS = {
-    "score": "Score translations with a neural estimator and say how far to trust each score.",
+    "score": "Score translations and say how far each score can be trusted.",
     "train": "Train a neural estimator from a configuration file; resumes where it stopped.",
     "calibrate": "Make a calibration file from forecasts and human scores.",
     "apply": "Add intervals to new forecasts.",
     "evaluate": "Measure forecasts against human scores: agreement, coverage, width, by group.",
+    "risk": "Choose the number to act on when one kind of mistake costs more.",
+    "gp": "Fit a Gaussian process to features of translations, and score with it.",
     "reproduce": "Run a table or figure of the papers on real data, ours beside theirs.",
+    "models": "List the bundled model and what --model accepts.",
+    "selfcheck": "Score recorded segments again: have the scores changed, and how fast is this machine?",
 }
 
 
@@ -70,12 +74,14 @@ def _run(verb: str, arguments: list[str]) -> int:
 
     import typer
 
-    app = typer.Typer(
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.command(help=VERBS[verb])(getattr(import_module(f"doubtless.cli.{verb}"), verb))
+    from doubtless.cli.options import SETTINGS
+
+    found = getattr(import_module(f"doubtless.cli.{verb}"), verb)
+    if isinstance(found, typer.Typer):  # a verb with verbs of its own: `gp fit`
+        app = found
+    else:
+        app = typer.Typer(**SETTINGS)
+        app.command(help=VERBS[verb])(found)
     try:
         code = app(args=arguments, prog_name=f"doubtless {verb}", standalone_mode=False)
     except Exception as error:

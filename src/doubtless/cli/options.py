@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from doubtless.conformal.split import Bounds
     from doubtless.segments import Table
 
+# Of every verb's application: mistakes are said by `main`, in one sentence.
+SETTINGS: dict[str, Any] = {
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
 _COLUMNS = "Columns of the forecast"
 _READING = "Reading"
 _OUTPUT = "Output"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -23,9 +25,11 @@ from doubtless.reproduce import Rows, Study
 from doubtless.segments import Table, render
 
 _BAR = 28
+_LABEL = 24
 
 
-def _console() -> Console:
+def new_console() -> Console:
+    """Where tables for people go."""
     # In a pipe rich assumes 80 columns and would cut the tables.
     # Names from data may look like markup: none is read, styles are given as such.
     return Console(width=None if sys.stdout.isatty() else 118, highlight=False, markup=False)
@@ -68,7 +72,7 @@ def print_list(items: Iterable[tuple[str, str]]) -> None:
     table = RichTable(box=None, show_header=False, pad_edge=False)
     for name, meaning in items:
         table.add_row(Text(name, style="bold"), meaning)
-    _console().print(table)
+    new_console().print(table)
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -78,13 +82,14 @@ def number(value: Any, digits: int = 3) -> str:
     if isinstance(value, float):
         if math.isinf(value):
             return "∞"
-        return f"{value:.{digits}f}" if abs(value) < 1e5 else f"{value:.{digits}g}"
+        # Adding 0 makes a zero of a negative one.
+        return f"{round(value, digits) + 0:.{digits}f}" if abs(value) < 1e5 else f"{value:.{digits}g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def print_calibration(calibration: Calibration, output: str) -> None:
     """Say what was calibrated and where it went."""
-    console = _console()
+    console = new_console()
     console.print(Text.assemble((output, "bold"), f"  {calibration.signature}"), soft_wrap=True)
     if isinstance(calibration.fitted, FittedGrouped):
         table = RichTable("group", "rows", "factor", "", box=None, header_style="dim")
@@ -113,52 +118,76 @@ def print_intervals(
     applied: Applied, calibration: Calibration, source: Table, human: str | None, prefix: str, most: int
 ) -> None:
     """Print intervals as little drawings, with the human score where it is known."""
-    console = _console()
+    console = new_console()
     shown = min(most, len(source))
     truth = None if human is None else source.numbers(human, missing=True)[:shown]
     found = applied.intervals
     score, lower, upper = (values[:shown] for values in (applied.score, found.lower, found.upper))
-    low, high = _drawn_range(score, lower, upper, truth)
-    ys = [None] * shown if truth is None else [None if math.isnan(y) else float(y) for y in truth]
-    bars = [_bar(*row, low, high) for row in zip(score, lower, upper, ys, strict=True)]
-    labels: dict[str, list[Any]] = {
-        c: [str(x) for x in source.column(c).head(shown)] for c in ("lp", "system") if source.has(c)
-    }
-    scores: dict[str, list[Any]] = {"score": [number(float(x), 2) for x in score]}
-    drawings: dict[str, list[Any]] = {f"interval ({number(low, 1)} … {number(high, 1)})": bars}
-    extra: dict[str, list[Any]] = {}
+    heading, bars = interval_bars(score, lower, upper, truth)
+    columns: dict[str, list[Any]] = {"score": [number(float(x), 2) for x in score], heading: bars}
     if truth is not None:
-        extra["human"] = [_human(*row) for row in zip(ys, lower, upper, strict=True)]
-    extra |= _chances_and_flags(applied, prefix, shown)
-    if source.has("mt"):
-        # What the other columns leave, so that none of them is squeezed out by long translations.
-        taken = sum(_width(name, cells) for name, cells in (labels | scores | drawings | extra).items())
-        texts = [Text(str(x)) for x in source.column("mt").head(shown)]
-        for text in texts:
-            text.truncate(max(console.width - taken - 2, 12), overflow="ellipsis")
-        labels["translation"] = texts
-    columns = labels | scores | drawings | extra
-    table = RichTable(box=None, header_style="dim", pad_edge=False)
-    for name in columns:
-        right = name in ("score", "human") or name.startswith("P(")
-        table.add_column(name, no_wrap=True, justify="right" if right else "left")
-    for i in range(shown):
-        table.add_row(*(cells[i] for cells in columns.values()))
-    console.print(table)
-    if len(source) > shown:
-        console.print(f"… and {len(source) - shown} more rows (-o FILE keeps them all)", style="dim")
+        columns["human"] = [_human(*row) for row in zip(truth.tolist(), lower, upper, strict=True)]
+    columns |= _chances_and_flags(applied, prefix, shown)
+    texts = [Text(one_line(x)) for x in source.column("mt").head(shown)] if source.has("mt") else None
+    print_segments(console, row_labels(source, shown), texts, columns, len(source))
     promise = f"{100 * (1 - calibration.fitted.alpha):g}% intervals, mean width {number(applied.width, 2)}"
     seen = f"; {applied.coverage:.1%} of the human scores lie inside" if applied.coverage is not None else ""
     console.print(Text.assemble((promise, "bold"), seen))
     console.print(calibration.signature, style="dim", soft_wrap=True)
 
 
+def row_labels(source: Table, shown: int) -> dict[str, list[Any]]:
+    """What tells rows apart: their language pair and system, where these are known."""
+    return {
+        name: [_end_of(one_line(x)) for x in source.column(name).head(shown)]
+        for name in ("lp", "system")
+        if source.has(name)
+    }
+
+
+def _end_of(label: str) -> str:
+    """What distinguishes a long label, such as a path, is its end."""
+    return label if len(label) <= _LABEL else f"…{label[1 - _LABEL :]}"
+
+
+def one_line(value: Any) -> str:
+    """A cell as a text of the same length without anything that would break its line."""
+    text = "" if value is None else str(value)
+    return "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in text)
+
+
+def print_segments(
+    console: Console,
+    labels: dict[str, list[Any]],
+    texts: list[Text] | None,
+    columns: dict[str, list[Any]],
+    total: int,
+) -> None:
+    """Print segments as a table: labels, as much of the translations as there is room for, other columns."""
+    shown = len(next(iter(columns.values())))
+    if texts is not None:
+        # What the other columns leave, so that none of them is squeezed out by long translations.
+        taken = sum(_width(name, cells) for name, cells in (labels | columns).items())
+        for text in texts:
+            text.truncate(max(console.width - taken - 2, 12), overflow="ellipsis")
+        labels = labels | {"translation": texts}
+    table = RichTable(box=None, header_style="dim", pad_edge=False)
+    for name in labels | columns:
+        right = name in ("score", "human", "layer") or name.startswith("P(")
+        table.add_column(name, no_wrap=True, justify="right" if right else "left")
+    for i in range(shown):
+        table.add_row(*(cells[i] for cells in (labels | columns).values()))
+    console.print(table)
+    if total > shown:
+        console.print(f"… and {total - shown} more rows (-o FILE keeps them all)", style="dim")
+
+
 def _width(name: str, cells: list[Any]) -> int:
-    return max([len(name), *(len(cell) for cell in cells)]) + 2
+    return max(cell_len(str(cell)) for cell in [name, *cells]) + 2
 
 
-def _human(y: float | None, lower: float, upper: float) -> Text:
-    outside = y is not None and not lower <= y <= upper
+def _human(y: float, lower: float, upper: float) -> Text:
+    outside = y < lower or y > upper
     return Text(number(y, 1), style="bold red" if outside else "")
 
 
@@ -171,6 +200,16 @@ def _chances_and_flags(applied: Applied, prefix: str, shown: int) -> dict[str, l
     return columns | {"flags": flags} if any(flags) else columns
 
 
+def interval_bars(
+    score: np.ndarray, lower: np.ndarray, upper: np.ndarray, truth: np.ndarray | None = None
+) -> tuple[str, list[Text]]:
+    """Draw intervals on one scale, which the heading tells; the human score, where it is known, inside."""
+    low, high = _drawn_range(score, lower, upper, truth)
+    ys = np.full(len(score), np.nan) if truth is None else truth
+    bars = [_bar(*row, low, high) for row in zip(score, lower, upper, ys.tolist(), strict=True)]
+    return f"interval ({number(low, 1)} … {number(high, 1)})", bars
+
+
 def _drawn_range(*arrays: np.ndarray | None) -> tuple[float, float]:
     values = np.concatenate([np.asarray(a, dtype=float) for a in arrays if a is not None])
     values = values[np.isfinite(values)]
@@ -178,7 +217,7 @@ def _drawn_range(*arrays: np.ndarray | None) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _bar(score: float, lower: float, upper: float, y: float | None, low: float, high: float) -> Text:
+def _bar(score: float, lower: float, upper: float, y: float, low: float, high: float) -> Text:
     """Draw ``├──●───┤``, the human score as a diamond."""
 
     def place(value: float) -> int:
@@ -192,7 +231,7 @@ def _bar(score: float, lower: float, upper: float, y: float | None, low: float, 
     cells[place(score)] = "●"
     bar = Text("".join(cells), style="dim")
     bar.stylize("cyan", first, last + 1)
-    if y is not None:
+    if not math.isnan(y):
         at = place(y)
         bar = Text.assemble(bar[:at], ("◆", "green" if lower <= y <= upper else "bold red"), bar[at + 1 :])
     return bar
@@ -200,7 +239,7 @@ def _bar(score: float, lower: float, upper: float, y: float | None, low: float, 
 
 def print_evaluation(figures: Mapping[str, Any], file: str, by: str | None, bins: str | None) -> None:
     """Print the figures of an evaluation as tables."""
-    console = _console()
+    console = new_console()
     alpha = figures["alpha"]
     counts = f": {figures['n']:,} rows with human scores, {figures['splits']} random splits"
     console.print(Text.assemble((file, "bold"), counts))
@@ -256,6 +295,6 @@ def print_reproduction(study: Study, rows: Rows) -> None:
     table = RichTable(*(name.replace("paper_", "paper: ") for name in names), box=None, header_style="dim")
     for row in rows:
         table.add_row(*(number(row[name]) for name in names))
-    console = _console()
+    console = new_console()
     console.print(Text.assemble((study.name, "bold"), f"  {study.title}"))
     console.print(table)

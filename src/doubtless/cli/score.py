@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,18 +10,21 @@ import typer
 from doubtless.cli import options as o
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from doubtless.neural.uncertainty import Quantified
+    from doubtless.cli.scoring import Result
+    from doubtless.conformal.store import Calibration
     from doubtless.segments import Table
 
-_TEXT, _RUN = "Parallel text", "Running"
+_TEXT, _DOUBT, _RUN, _OUTPUT = "Parallel text", "Doubt", "Running", "Output"
+_LOOK = (
+    "Lower ends of intervals below this score make a segment worth a human look, as flags do."
+    " Default: those of the worst fifth of the calibration rows."
+)
 
 
 def score(
     file: Annotated[
         str | None,
-        typer.Argument(help="Table with src, mt and perhaps ref, or - for standard input."),
+        typer.Argument(help="Table with src, mt and perhaps lp, system, ref; or - for standard input."),
     ] = None,
     sources: Annotated[
         str | None, typer.Option("--sources", "-s", help="Source text.", rich_help_panel=_TEXT)
@@ -32,74 +36,164 @@ def score(
     references: Annotated[
         str | None, typer.Option("--references", "-r", help="Reference text.", rich_help_panel=_TEXT)
     ] = None,
+    lp: Annotated[
+        str | None, typer.Option(help="Language pair of all rows, such as en-de, if no column lp tells it.")
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="Model: folder (ours or COMET's) or hub name; several: an ensemble."
+            "--model",
+            "-m",
+            help="Folder (ours or COMET's) or hub name; several: an ensemble. Default: the bundled model.",
         ),
     ] = None,
-    uncertainty: Annotated[
-        str | None,
-        typer.Option(help="instant, hts, quantile, mcd:PASSES, ensemble, dup, bt or none. [by the model]"),
-    ] = None,
-    error_model: Annotated[str | None, typer.Option(help="Model of errors, for dup.")] = None,
-    exit: Annotated[
-        str | None, typer.Option(help="Leave early: TOLERANCE, constant:LAYER or variance:THRESHOLD.")
-    ] = None,
-    calibration: Annotated[str | None, typer.Option(help="Calibration file: adds intervals.")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="The translations are unfinished.")] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Mark suspicious words, in brackets or by colour.")
+    ] = False,
     spans: Annotated[
         bool, typer.Option("--spans", help="Add the errors that the model marks in each translation.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of MC dropout.", rich_help_panel=_RUN)] = 0,
+    exit: Annotated[
+        str | None,
+        typer.Option(help="Leave early: auto (the model's rule), TOLERANCE, constant:LAYER, variance:LIMIT."),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Which of the model's calibrations, by its alpha.", rich_help_panel=_DOUBT),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            help="Calibration file for the intervals. Default: the model's.", rich_help_panel=_DOUBT
+        ),
+    ] = None,
+    no_intervals: Annotated[
+        bool, typer.Option("--no-intervals", help="Scores only.", rich_help_panel=_DOUBT)
+    ] = False,
+    look: Annotated[float | None, typer.Option(help=_LOOK, rich_help_panel=_DOUBT)] = None,
+    uncertainty: Annotated[
+        str | None,
+        typer.Option(
+            help="instant, hts, quantile, mcd:PASSES, ensemble, dup, bt or none. Default: by the model.",
+            rich_help_panel=_DOUBT,
+        ),
+    ] = None,
+    error_model: Annotated[
+        str | None, typer.Option(help="Model of errors, for dup.", rich_help_panel=_DOUBT)
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of MC dropout and of resampling.", rich_help_panel=_RUN)
+    ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
     dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
     batch_tokens: Annotated[int, typer.Option(help="Most tokens of a batch.", rich_help_panel=_RUN)] = 4096,
+    runtime: Annotated[str, typer.Option(help="auto, torch or onnx.", rich_help_panel=_RUN)] = "auto",
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,
     ref: o.ReferenceText = None,
     format: o.Format = None,
     quotes: o.Quotes = "csv",
+    systems: Annotated[
+        str | None, typer.Option(help="File for the table of systems.", rich_help_panel=_OUTPUT)
+    ] = None,
+    pretty: Annotated[
+        bool | None,
+        typer.Option(
+            "--pretty/--plain",
+            help="Table for people, or TSV. Default: by whether this is a terminal.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=0, help="Most rows of the table for people.", rich_help_panel=_OUTPUT)
+    ] = 40,
     output: o.Output = None,
     json: o.Json = False,
 ) -> None:
     """Score translations and say how far each score can be trusted."""
     given = locals()
-    from doubtless.cli.render import print_json, print_table, warn
-    from doubtless.conformal.store import load as load_calibration
-    from doubtless.errors import InputError
+    from doubtless.cli.render import print_json, print_table, wants_pretty, warn
     from doubtless.segments import format_of, write
 
-    if output and output != "-":
-        format_of(output)  # an unknown ending should not cost a run
-    table = _table(given)
-    known = None if calibration is None else load_calibration(calibration)
-    options: dict[str, Any] = {"device": device, "dtype": dtype, "batch_tokens": batch_tokens}
-    doubt: dict[str, Any] = {
-        "uncertainty": uncertainty,
-        "error_model": error_model,
-        "exit": exit,
-        "seed": seed,
-    }
-    found, flags, signature = _score(table, model or [], threads, options, **doubt)
-    if spans and found.scored.spans is None:
-        raise InputError("nothing marks errors here: --spans needs one model with word tags, without --exit")
-    frame = _with_scores(table, found, flags, with_layer=exit is not None, with_spans=spans)
-    summary: dict[str, Any] = {}
-    if known is not None:
-        frame, summary, warnings = _with_intervals(frame, table, known, flags)
-        signature = f"{signature}|{known.signature}"
-        for sentence in warnings:
-            warn(sentence)
-    if output and output != "-":
-        write(frame, output, {"doubtless.signature": signature})
+    for path in filter(None, (output, systems)):
+        if path != "-":
+            format_of(path)  # an unknown ending should not cost a run
+    result = _result(given)
+    for sentence in result.warnings:
+        warn(sentence)
+    to_file = output not in (None, "-")
+    as_lists = to_file and format_of(str(output)) in ("json", "jsonl", "parquet")
+    frame = result.frame(spans=spans, words=words, as_lists=as_lists)
+    if to_file:
+        write(frame, str(output), {"doubtless.signature": result.signature})
+    if systems:
+        _write_systems(result, systems)
     if json:
-        mean = float(found.forecast.score.mean())
-        layers = float(found.scored.layer.mean())
-        print_json({"n": len(table), "score": mean, "layers": layers, **summary, "signature": signature})
-    elif not output or output == "-":
+        print_json(result.summary())
+    elif not to_file and output is None and wants_pretty(pretty):
+        from doubtless.cli.score_view import print_result
+
+        print_result(result, rows)
+    elif not to_file:
         print_table(frame)
+
+
+def _result(given: dict[str, Any]) -> Result:
+    from doubtless.cli.scoring import Wishes, run_models, with_doubt
+    from doubtless.cli.shipped import Shipped
+    from doubtless.errors import InputError
+
+    if given["exit"] is not None and (given["words"] or given["spans"]):
+        option = "--words" if given["words"] else "--spans"
+        raise InputError(f"{option} reads the last layer, which rows that leave early (--exit) never reach")
+    table = _table(given)
+    shipped = Shipped.of(given["model"] or [])
+    exit = shipped.exit(given["exit"])
+    known, warnings = _calibration(given, shipped, exit)
+    wishes = Wishes(
+        models=given["model"] or [],
+        error_model=given["error_model"],
+        uncertainty=given["uncertainty"],
+        exit=exit,
+        partial=given["partial"],
+        spans=given["spans"],
+        words=shipped.word_threshold() if given["words"] else None,
+        seed=given["seed"],
+    )
+    running = ("device", "dtype", "batch_tokens", "threads", "runtime")
+    run = run_models(table, wishes, {name: given[name] for name in running})
+    if known is not None and given["calibration"] is None:
+        if not run.own:
+            known, warnings = None, ["the model's calibration is for its own uncertainty: no intervals"]
+        elif given["partial"]:
+            warnings = [*warnings, "the promise of these intervals was made for whole translations"]
+    result = with_doubt(table, run, known, given["look"], given["seed"])
+    result.warnings[:0] = warnings
+    return result
+
+
+def _calibration(
+    given: dict[str, Any], shipped: Any, exit: str | None
+) -> tuple[Calibration | None, list[str]]:
+    """The calibration to use and what is to be said of it: the given one, else the model's."""
+    from doubtless.conformal.store import load
+    from doubtless.errors import InputError
+
+    path, alpha = given["calibration"], given["alpha"]
+    if given["no_intervals"]:
+        if path or alpha is not None:
+            raise InputError("--no-intervals excludes --calibration and --alpha")
+        return None, []
+    if path is None:
+        found: tuple[Calibration | None, list[str]] = shipped.calibration(alpha, exit)
+        return found
+    known = load(path)
+    if alpha is not None and alpha != known.fitted.alpha:
+        raise InputError(f"{path}: the calibration is for alpha {known.fitted.alpha}, not for {alpha}")
+    return known, []
 
 
 def _table(given: dict[str, Any]) -> Table:
@@ -110,90 +204,35 @@ def _table(given: dict[str, Any]) -> Table:
     if (file is None) == (sources is None and not translations):
         raise InputError("give a table, or source and translations (-s and -t)")
     if file is not None:
-        return o.read_table(given)
+        return _with_pair(o.read_table(given), given["lp"])
     if sources is None or not translations:
         raise InputError("parallel text needs both -s and -t")
-    return read_parallel(sources, translations, given["references"])
+    return _with_pair(read_parallel(sources, translations, given["references"]), given["lp"])
 
 
-def _score(
-    table: Table,
-    models: list[str],
-    threads: int | None,
-    options: dict[str, Any],
-    *,
-    uncertainty: str | None,
-    error_model: str | None,
-    exit: str | None,
-    seed: int,
-) -> tuple[Quantified, list[str], str]:
-    import doubtless
-    from doubtless.cli.progress import progress_bar
-    from doubtless.errors import DoubtlessError, InputError
-
-    if not models:
-        raise InputError("no model was given (--model)")
-    try:
-        import torch
-
-        from doubtless.neural.checkpoint import load
-        from doubtless.neural.engine import Engine, sanity_flags, texts_of
-        from doubtless.neural.exits import ExitRule
-        from doubtless.neural.uncertainty import Quantifier, quantify
-    except ModuleNotFoundError as error:
-        raise DoubtlessError(f"{error.name} is missing: pip install 'doubtless[torch]'") from None
-    rule = None if exit is None else ExitRule.parse(exit)
-    asked = None if uncertainty is None else Quantifier.parse(uncertainty)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    engines = [Engine(load(name), **options) for name in models]
-    errors = None if error_model is None else Engine(load(error_model), **options)
-    natural = Quantifier("dup") if errors else Quantifier.natural(engines[0].config, len(engines))
-    quantifier = asked or natural
-    if errors and quantifier.kind != "dup":
-        raise InputError(f"a model of errors serves dup, not '{quantifier.kind}'")
-    texts: dict[str, list[str]] = {}
-    for engine in [*engines, *([errors] if errors else [])]:
-        texts |= texts_of(table, engine.config)
-    runs = quantifier.passes or len(engines)
-    with progress_bar(len(table) * runs) as progress:
-        found = quantify(engines, texts, quantifier, errors=errors, exit=rule, seed=seed, progress=progress)
-    flags = sanity_flags(texts, found.scored.truncated)
-    kinds = "+".join(engine.model.fingerprint() for engine in engines)
-    parts = [f"model:{engines[0].model.name}", f"weights:{kinds}"]
-    parts += [f"uncertainty:{uncertainty or quantifier.kind}"] + ([f"exit:{exit}"] if exit else [])
-    return found, flags, "|".join([*parts, f"version:{doubtless.__version__}"])
-
-
-def _with_scores(
-    table: Table, found: Quantified, flags: list[str], *, with_layer: bool, with_spans: bool
-) -> pl.DataFrame:
-    import polars as pl
-
-    from doubtless.errors import InputError
-
-    columns: dict[str, Any] = dict(found.columns)
-    if with_layer:
-        columns["layer"] = found.scored.layer
-    if with_spans:
-        columns["spans"] = found.scored.spans
-    for name in (*columns, "flags"):
-        if name in table.frame.columns:
-            raise InputError(f"{table.name}: there is a column '{name}' already")
-    return table.frame.with_columns(**{k: pl.Series(v) for k, v in columns.items()}, flags=pl.Series(flags))
-
-
-def _with_intervals(
-    frame: pl.DataFrame, table: Table, calibration: Any, flags: list[str]
-) -> tuple[pl.DataFrame, dict[str, Any], list[str]]:
+def _with_pair(table: Table, lp: str | None) -> Table:
     from dataclasses import replace
 
     import polars as pl
 
-    from doubtless.conformal.calibrate import apply
+    from doubtless.errors import InputError
 
-    bare = replace(table, frame=frame.drop("flags"))
-    applied = apply(calibration, bare, keep_score=True)
-    joined = [" ".join(filter(None, pair)) for pair in zip(flags, applied.frame["flags"], strict=True)]
-    summary = {"alpha": calibration.fitted.alpha, "width": applied.width, "warnings": applied.warnings}
-    return applied.frame.with_columns(flags=pl.Series(joined)), summary, applied.warnings
+    if lp is None:
+        return table
+    if not re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", lp):
+        raise InputError(f"a language pair is two codes such as en-de, found '{lp}'")
+    if table.has("lp"):
+        raise InputError(f"{table.name}: there is a column 'lp' already, --lp would contradict it")
+    return replace(table, frame=table.frame.with_columns(lp=pl.lit(lp)))
+
+
+def _write_systems(result: Result, path: str) -> None:
+    import polars as pl
+
+    from doubtless.errors import InputError
+    from doubtless.segments import write
+
+    tables = result.systems
+    if not tables:
+        raise InputError("--systems needs several systems: several -t, or a column 'system'")
+    write(pl.DataFrame([row for table in tables for row in table.rows()]), path)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from doubtless.ranks import earlier_greater
+from doubtless.metaeval.pairs import count_by_sorting, tau_b
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -43,20 +43,8 @@ def kendall(x: ArrayLike, y: ArrayLike) -> float:
     0.6667
     """
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    order = np.lexsort((b, a))
-    a, b = a[order], b[order]
-    n = len(a)
-    # Sorted by x and, within equal x, by y: an inversion of y is a pair that x and y order differently.
-    discordant = int(earlier_greater(b).sum())
-    pairs = n * (n - 1) // 2
-    same_x = a[1:] == a[:-1]
-    ties_x, ties_both = _tied_pairs(same_x), _tied_pairs(same_x & (b[1:] == b[:-1]))
-    ordered = np.sort(b)
-    ties_y = _tied_pairs(ordered[1:] == ordered[:-1])
-    if pairs in (ties_x, ties_y):
-        return float("nan")
-    surplus = pairs - ties_x - ties_y + ties_both - 2 * discordant
-    return float(surplus / np.sqrt(pairs - ties_x) / np.sqrt(pairs - ties_y))
+    concordant, discordant, ties_b, ties_a, _ = count_by_sorting(b, a)
+    return float(tau_b(concordant, discordant, ties_b, ties_a))
 
 
 def _centred(values: ArrayLike) -> Floats:
@@ -68,10 +56,3 @@ def _centred(values: ArrayLike) -> Floats:
 
 def _ranks(values: ArrayLike) -> Floats:
     return pl.Series(values=np.asarray(values, dtype=np.float64)).rank("average").to_numpy()
-
-
-def _tied_pairs(same_as_previous: np.ndarray) -> int:
-    """Number of tied pairs, from whether each sorted value equals the one before it."""
-    ends = np.flatnonzero(np.append(~same_as_previous, True))
-    lengths = np.diff(ends, prepend=-1)
-    return int((lengths * (lengths - 1) // 2).sum())

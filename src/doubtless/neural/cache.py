@@ -42,6 +42,7 @@ class States:
     offsets: np.ndarray
     hidden: Halves | None = None
     tagged: bool = False
+    first: np.ndarray | None = None
 
     def start(self, sequences: np.ndarray, rows: Mapping[str, Tensor]) -> State:
         """The state of some sequences, to go on from as if the encoder had been run up to here."""
@@ -56,7 +57,8 @@ class States:
                 hidden[row, : end - begin] = torch.from_numpy(np.asarray(self.hidden[begin:end], np.float32))
         pooled = torch.from_numpy(np.asarray(self.pooled[sequences], dtype=np.float32))
         words = hidden if self.tagged else None
-        return State(self.layer, hidden, mask, attention_mask(mask), pooled, rows, words)
+        first = None if self.first is None else torch.from_numpy(self.first[sequences])
+        return State(self.layer, hidden, mask, attention_mask(mask), pooled, rows, words, first=first)
 
 
 def cached_states(
@@ -96,8 +98,11 @@ def cached_states(
     key = sha256(json.dumps([weights, facts]).encode() + repr([list(s) for s in sequences]).encode())
     place = folder / key.hexdigest()[:16]
     offsets = np.concatenate([[0], np.cumsum([len(sequence) for sequence in sequences])])
-    size = estimator.encoder.size
-    shapes: dict[str, tuple[int, ...]] = {"pooled": (len(sequences), layer + 1, size)}
+    size, first = estimator.encoder.size, None
+    if config.pooling == "parts":
+        first = np.array([list(sequence).index(config.separator) for sequence in sequences])
+    vectors = size if first is None else 2 * size
+    shapes: dict[str, tuple[int, ...]] = {"pooled": (len(sequences), layer + 1, vectors)}
     if top > layer or tagged:
         shapes["hidden"] = (int(offsets[-1]), size)
     if not place.is_dir():
@@ -113,7 +118,7 @@ def cached_states(
             file.flush()
         part.rename(place)  # only what is whole gets its name
     found = {n: np.memmap(place / n, np.float16, "r", shape=shape) for n, shape in shapes.items()}
-    return States(layer, found["pooled"], offsets, found.get("hidden"), tagged)
+    return States(layer, found["pooled"], offsets, found.get("hidden"), tagged, first)
 
 
 def _check_room(folder: Path, needed: int) -> None:

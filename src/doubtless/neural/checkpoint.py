@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -22,11 +23,11 @@ import doubtless
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.encoder import LayerwiseEncoder
+from doubtless.neural.folder import FORMAT, VERSION, first_line, locate, read_folder
 from doubtless.neural.model import Estimator
+from doubtless.neural.stepper import Array
 from doubtless.neural.tokens import Tokens, tokens_of
-
-FORMAT = "doubtless model"
-VERSION = 1
+from doubtless.neural.weights import dequantised
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,17 @@ class Model:
 
     def fingerprint(self) -> str:
         """Eight hex digits of the weights and the configuration, for signatures."""
-        digest = sha256(json.dumps(self.config.as_json(), sort_keys=True).encode())
-        for name, tensor in sorted(self.estimator.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().float().cpu().numpy().tobytes())
-        return digest.hexdigest()[:8]
+        state = self.estimator.state_dict()
+        return fingerprint(self.config, {k: v.detach().float().cpu().numpy() for k, v in state.items()})
+
+
+def fingerprint(config: ModelConfig, weights: Mapping[str, Array]) -> str:
+    """Eight hex digits of weights, as floats, and a configuration."""
+    digest = sha256(json.dumps(config.as_json(), sort_keys=True).encode())
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(weights[name]).data)
+    return digest.hexdigest()[:8]
 
 
 def new_model(config: ModelConfig, seed: int = 0, name: str = "unnamed") -> Model:
@@ -70,7 +77,7 @@ def new_model(config: ModelConfig, seed: int = 0, name: str = "unnamed") -> Mode
         )
         tokenizer = AutoTokenizer.from_pretrained(config.encoder, local_files_only=local, use_fast=True)
     except (OSError, ValueError) as error:
-        raise InputError(f"{config.encoder}: the encoder cannot be loaded ({_first_line(error)})") from error
+        raise InputError(f"{config.encoder}: the encoder cannot be loaded ({first_line(error)})") from error
     if len(tokenizer) < encoder.config.vocab_size // 2:
         # transformers makes an almost empty tokenizer where a folder holds none, without a word.
         raise InputError(
@@ -79,8 +86,11 @@ def new_model(config: ModelConfig, seed: int = 0, name: str = "unnamed") -> Mode
         )
     limit = positions(encoder.config)
     most = min(config.max_length or limit, limit)
+    tokens = tokens_of(tokenizer, most)
+    if config.pooling == "parts":
+        config = replace(config, separator=tokens.end)
     torch.manual_seed(seed)
-    return Model(Estimator(config, LayerwiseEncoder(encoder)), tokens_of(tokenizer, most), name)
+    return Model(Estimator(config, LayerwiseEncoder(encoder)), tokens, name)
 
 
 def _poolerless(name: str) -> dict[str, bool]:
@@ -115,6 +125,18 @@ def bare_encoder(config: Mapping[str, Any]) -> nn.Module:
 
 def save(model: Model, folder: str | os.PathLike[str]) -> None:
     """Write a model to a folder."""
+    # Copies, because the format refuses tensors that share memory, as those of a mapped file may.
+    weights = {k: v.detach().cpu().clone().contiguous() for k, v in model.estimator.state_dict().items()}
+    write_folder(model, folder, weights)
+
+
+def write_folder(
+    model: Model,
+    folder: str | os.PathLike[str],
+    weights: Mapping[str, torch.Tensor],
+    steps: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a folder around weights, which need not be those of the model's modules."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     data = {
@@ -125,11 +147,10 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
         "model": model.config.as_json(),
         "encoder": model.estimator.encoder.config.to_dict(),
         "tokens": model.tokens.as_json(),
+        **({} if steps is None else {"steps": steps}),
         **model.extra,
     }
-    # Copies, because the format refuses tensors that share memory, as those of a mapped file may.
-    weights = {k: v.detach().cpu().clone().contiguous() for k, v in model.estimator.state_dict().items()}
-    save_file(weights, path / "model.safetensors")
+    save_file(dict(weights), path / "model.safetensors")
     (path / "tokenizer.json").write_text(model.tokens.definition, encoding="utf-8")
     (path / "README.md").write_text(model.card or f"# {model.name}\n", encoding="utf-8")
     (path / "config.json").write_text(
@@ -139,56 +160,21 @@ def save(model: Model, folder: str | os.PathLike[str]) -> None:
 
 def load(source: str | os.PathLike[str]) -> Model:
     """Load a model from a folder (ours or COMET's) or by its hub name."""
-    path = Path(source)
-    if not path.is_dir():
-        path = _from_hub(os.fspath(source))
+    path = locate(source)
     if (path / "hparams.yaml").is_file():
         from doubtless.neural.comet import load_comet
 
         return load_comet(path)
-    return _load_own(path)
-
-
-def _from_hub(name: str) -> Path:
-    if name.count("/") != 1 or name.startswith((".", "/")):
-        raise InputError(f"{name}: there is no such folder")
-    from huggingface_hub import snapshot_download
-
+    folder = read_folder(path)
     try:
-        return Path(snapshot_download(name))
+        weights = load_file(folder.weights)
+        if any(tensor.dtype == torch.int8 for tensor in weights.values()):
+            floats = dequantised({name: tensor.numpy() for name, tensor in weights.items()})
+            weights = {name: torch.from_numpy(values) for name, values in floats.items()}
     except Exception as error:
-        raise InputError(
-            f"{name}: neither a folder nor a model that the hub gives ({_first_line(error)})"
-        ) from error
-
-
-def _load_own(path: Path) -> Model:
-    try:
-        data = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: this is not a model folder (config.json: {_first_line(error)})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{path}: this is not a model folder of doubtless or COMET")
-    if data.get("version") != VERSION:
-        raise InputError(f"{path}: version {data.get('version')} of the format, expected {VERSION}")
-    try:
-        config = ModelConfig.from_json(data["model"])
-        tokens = Tokens((path / "tokenizer.json").read_text(encoding="utf-8"), **data["tokens"])
-        encoder = dict(data["encoder"])
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except (OSError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: the model folder is damaged ({_first_line(error)})") from None
-    try:
-        weights = load_file(path / "model.safetensors")
-    except Exception as error:
-        raise InputError(f"{path}: model.safetensors cannot be read ({_first_line(error)})") from None
-    estimator = filled(config, encoder, weights, str(path))
-    card = path / "README.md"
-    known = {"format", "version", "made_by", "name", "model", "encoder", "tokens"}
-    extra = {k: v for k, v in data.items() if k not in known}
-    text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    return Model(estimator, tokens, str(data.get("name", path.name)), text, extra)
+        raise InputError(f"{path}: model.safetensors cannot be read ({first_line(error)})") from None
+    estimator = filled(folder.config, folder.encoder, weights, str(path))
+    return Model(estimator, folder.tokens, folder.name, folder.card, folder.extra)
 
 
 def filled(
@@ -218,7 +204,3 @@ def assign(estimator: Estimator, weights: Mapping[str, torch.Tensor], name: str)
         raise InputError(f"{name}: the weights do not fit the model: {'; '.join(wrong[:8])}{more}")
     # A file may hold half precision; what is run in it is chosen later.
     estimator.load_state_dict({key: tensor.float() for key, tensor in weights.items()}, assign=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

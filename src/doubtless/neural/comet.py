@@ -27,8 +27,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from doubtless.errors import InputError
-from doubtless.neural.checkpoint import Model, _first_line, filled
+from doubtless.neural.checkpoint import Model, filled
 from doubtless.neural.config import ModelConfig
+from doubtless.neural.folder import first_line
 from doubtless.neural.tokens import Tokens, tokens_of
 
 
@@ -174,7 +175,7 @@ def _hparams(path: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
+        raise InputError(f"{path}: cannot be read ({first_line(error)})") from None
     if not isinstance(data, dict):
         raise InputError(f"{path}: this is not a list of hyper-parameters")
     return data
@@ -193,7 +194,7 @@ def _checkpoint(path: Path) -> dict[str, Any]:
             " not loaded (whoever trusts it can save its 'state_dict' and 'hyper_parameters' anew)"
         ) from None
     except Exception as error:
-        raise InputError(f"{path}: cannot be read ({_first_line(error)})") from error
+        raise InputError(f"{path}: cannot be read ({first_line(error)})") from error
     if not (isinstance(data, dict) and isinstance(data.get("state_dict"), dict)):
         raise InputError(f"{path}: this is not a Lightning checkpoint (there is no 'state_dict')")
     return data
@@ -246,7 +247,7 @@ def _encoder_config(root: Path, hparams: Mapping[str, Any], family: _Family) -> 
     try:
         data = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
+        raise InputError(f"{path}: cannot be read ({first_line(error)})") from None
     # COMET decides itself what kind of model it is; the precision is that of the checkpoint.
     return {**{k: v for k, v in data.items() if k != "torch_dtype"}, "model_type": family.model_type}
 
@@ -263,7 +264,7 @@ def _tokens(root: Path, hparams: Mapping[str, Any], family: _Family, encoder: Ma
     try:
         tokenizer = Tokenizer.from_str(definition)
     except Exception as error:
-        raise InputError(f"{path}: cannot be read ({_first_line(error)})") from None
+        raise InputError(f"{path}: cannot be read ({first_line(error)})") from None
     ids = []
     for token in (family.begin, family.end, family.padding):
         number = tokenizer.token_to_id(token)
@@ -281,7 +282,7 @@ def _converted_tokens(source: str, most: int, vocabulary: int) -> Tokens:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=os.path.isdir(source))
     except Exception as error:
-        raise InputError(f"{source}: the tokenizer cannot be loaded ({_first_line(error)})") from error
+        raise InputError(f"{source}: the tokenizer cannot be loaded ({first_line(error)})") from error
     # Where there is no file at all, transformers makes a tokenizer of a few special tokens without a word.
     if len(tokenizer) < vocabulary // 2:
         raise InputError(f"{source}: the tokenizer is missing (put its tokenizer.json there)")
@@ -313,7 +314,7 @@ def _fetched(source: str, name: str) -> Path | None:
             return None
         raise InputError(
             f"{source}: {name} is neither in a folder of this name nor given by the hub"
-            f" ({_first_line(error)}); put it into a folder 'encoder' beside hparams.yaml"
+            f" ({first_line(error)}); put it into a folder 'encoder' beside hparams.yaml"
         ) from error
 
 

@@ -10,11 +10,13 @@ from doubtless.errors import InputError
 
 Inputs = Literal["separate", "joint"]
 Uses = Literal["src+mt", "src+mt+ref", "mt+ref"]
-Pooling = Literal["cls", "mean"]
+Pooling = Literal["cls", "mean", "parts"]
 LayerMix = Literal["softmax", "sparsemax", "none"]
 Exits = Literal["last", "every"]
 Heads = Literal["shared", "each"]
-Outputs = Literal["score", "score+error", "mean+variance", "quantiles", "error", "distance"]
+Outputs = Literal[
+    "score", "score+error", "score+error+change", "mean+variance", "quantiles", "error", "distance"
+]
 ErrorTarget = Literal["human", "last"]
 Combination = Literal["mean", "xcomet"]
 
@@ -44,7 +46,9 @@ class ModelConfig:
         ``separate``: embed each text apart and combine the vectors (COMET). ``joint``: one sequence,
         translation first (UniTE, CometKiwi).
     pooling
-        ``cls`` or ``mean`` over the tokens, special ones included.
+        ``cls`` or ``mean`` over the tokens, special ones included; for joint inputs also ``parts``: the
+        mean over the translation and that over the rest, which the head compares as if each text had been
+        embedded apart.
     layer_mix, mix_norm, layer_dropout
         Weighted sum over layers with softmax or sparsemax weights and a factor gamma; whether each layer
         is normalised per sentence first; the chance that a layer is left out of the mix in training.
@@ -54,7 +58,8 @@ class ModelConfig:
         One output at the last layer or one at every layer from ``first_exit`` on, by one shared head or
         one head a layer.
     outputs
-        ``score``; ``score+error`` (instant confidence); ``mean+variance`` (heteroscedastic);
+        ``score``; ``score+error`` (instant confidence); ``score+error+change`` (and how far the last
+        layer's score will be from this one, for early exit); ``mean+variance`` (heteroscedastic);
         ``quantiles``; ``error`` (direct uncertainty prediction: the score of another model goes in);
         ``distance`` (ranking models: no head).
     quantile_levels
@@ -65,12 +70,19 @@ class ModelConfig:
         The head.
     bottleneck
         Size of the layer that features pass before the other model's score joins them (``error``).
+    auxiliary
+        Names of further numbers that the head learns beside the score, such as ``hter``; they are given as
+        they are.
     word_tags, word_layer
         Labels of tokens of the translation, the first meaning no error, and the layer they are read from.
     combination
         How the passes over src+mt, mt+ref and src+mt+ref of a joint model become one score.
     partial
         Whether the model was trained on prefixes of translations.
+    language_tags
+        Whether sources say which language their translation should be in (:mod:`doubtless.neural.tagged`).
+    separator
+        For ``parts``: the id of the token that ends the first text.
     max_length
         Most tokens of a sequence; 0: what the encoder allows.
     kinds_after
@@ -102,10 +114,13 @@ class ModelConfig:
     final_activation: str | None = None
     dropout: float = 0.1
     bottleneck: int = 256
+    auxiliary: tuple[str, ...] = ()
     word_tags: tuple[str, ...] = ()
     word_layer: int = -1
     combination: Combination = "mean"
     partial: bool = False
+    language_tags: bool = False
+    separator: int = -1
     max_length: int = 0
     kinds_after: int = -1
     scale: str = "z"
@@ -128,6 +143,10 @@ class ModelConfig:
             raise InputError("distance needs separate inputs and src+mt+ref")
         if self.inputs == "separate" and self.word_tags:
             raise InputError("word_tags need joint inputs")
+        if self.pooling == "parts" and (self.inputs != "joint" or len(self.passes) > 1 or self.mix_norm):
+            raise InputError("pooling parts needs joint inputs of two texts, without mix_norm")
+        if self.exits == "last" and self.outputs == "score+error+change":
+            raise InputError("a change needs exits at every layer: after the last one there is none")
         if self.exits == "last" and self.error_target == "last" and self.outputs == "score+error":
             raise InputError(
                 "error_target last needs exits at every layer: the last layer has no error to itself"
@@ -148,9 +167,8 @@ class ModelConfig:
     @property
     def width(self) -> int:
         """How many numbers a head gives."""
-        return {"score": 1, "score+error": 2, "mean+variance": 2, "error": 1}.get(
-            self.outputs, len(self.quantile_levels)
-        )
+        own = {"score": 1, "score+error": 2, "score+error+change": 3, "mean+variance": 2, "error": 1}
+        return own.get(self.outputs, len(self.quantile_levels)) + len(self.auxiliary)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data for a file."""

@@ -17,7 +17,7 @@ from doubtless.formats.words import counted, quoted
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.encoder import batch_of
 from doubtless.neural.model import Batch, State
-from doubtless.neural.schedule import DataConfig, Plan
+from doubtless.neural.schedule import Plan
 from doubtless.neural.tokens import Tokenized, Tokens
 from doubtless.segments import Table, read
 
@@ -38,7 +38,8 @@ class Rows:
     """Segments with their tokens.
 
     ``texts`` holds each distinct text once and ``which`` says, by name, which of them each row has;
-    ``labels`` belong to the tokens of each row's translation.
+    ``labels`` belong to the tokens of each row's translation, ``auxiliary`` has a line a row and a column for
+    each further number that is learnt (NaN: not known).
     """
 
     texts: Sequence[Tokenized]
@@ -47,6 +48,7 @@ class Rows:
     score: Floats | None = None
     labels: Sequence[Sequence[int]] | None = None
     fertility: Floats | None = None
+    auxiliary: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.human)
@@ -66,7 +68,7 @@ class Rows:
         digest = sha256(repr([text.ids for text in self.texts]).encode())
         for name in sorted(self.which):
             digest.update(name.encode() + self.which[name].tobytes())
-        for numbers in (self.human, self.score, self.fertility):
+        for numbers in (self.human, self.score, self.fertility, self.auxiliary):
             digest.update(b"-" if numbers is None else numbers.tobytes())
         digest.update(repr(self.labels).encode())
         return digest.hexdigest()[:16]
@@ -99,6 +101,7 @@ class Examples:
     human: Tensor
     score: Tensor | None = None
     labels: Tensor | None = None
+    auxiliary: Tensor | None = None
 
     def to(self, device: torch.device) -> Examples:
         """The same on a device."""
@@ -137,13 +140,15 @@ def read_segments(plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
 def _read_all(plan: Plan, paths: Sequence[str], where: str, notes: list[str]) -> pl.DataFrame:
     parts = []
     for path in paths:
-        table = read(plan.folder / path, columns=None if where else _columns(plan.data))
+        table = read(plan.folder / path, columns=None if where else _columns(plan))
         parts.append(segments_of(table.where(where) if where else table, plan, notes))
     return pl.concat(parts)
 
 
-def _columns(data: DataConfig) -> list[str]:
-    return [data.human, data.src, data.mt, data.ref, data.lp, data.score, data.tags, data.words]
+def _columns(plan: Plan) -> list[str]:
+    data = plan.data
+    known = [data.human, data.src, data.mt, data.ref, data.lp, data.score, data.tags, data.words]
+    return [*known, data.unfinished, *plan.model.auxiliary]
 
 
 def segments_of(table: Table, plan: Plan, notes: list[str] | None = None) -> pl.DataFrame:
@@ -161,7 +166,11 @@ def segments_of(table: Table, plan: Plan, notes: list[str] | None = None) -> pl.
     frame = pl.DataFrame(found).with_columns(human=table.numbers(data.human))
     if model.outputs == "error":
         frame = frame.with_columns(score=table.numbers(data.score))
-    if model.partial:
+    for name in model.auxiliary:
+        frame = frame.with_columns(pl.Series(name, table.numbers(name, missing=True)))
+    if model.partial and table.has(data.unfinished):
+        frame = frame.with_columns(unfinished=table.column(data.unfinished).cast(pl.Boolean))
+    elif model.partial:
         frame = frame.with_columns(fertility=_fertility(table, plan))
     if model.word_tags:
         marks, strange = character_labels(table, plan, found["mt"].to_list())
@@ -196,13 +205,17 @@ def character_labels(table: Table, plan: Plan, texts: Sequence[str]) -> tuple[li
     """The label of each character of the translations, -1 where there is none.
 
     Tags belong to whitespace tokens; their characters are looked up in the translation, whatever blanks
-    tokenization put between them. Also count the rows where that fails: they have no labels.
+    tokenization put between them. Also count the rows where that fails: they have no labels. Nor have rows
+    whose tags are null: those teach the score alone.
     """
     data, names = plan.data, plan.model.word_tags
     numbers = {name: i for i, name in enumerate(names)}
     tokens = table.column(data.words) if table.has(data.words) else texts
     marks, strange = [], 0
     for row, (text, line, tags) in enumerate(zip(texts, tokens, table.column(data.tags), strict=True)):
+        if tags is None:
+            marks.append([-1] * len(text))
+            continue
         if not isinstance(line, str) or not isinstance(tags, str | pl.Series | list):
             raise InputError(f"{table.place(row)}: the tags or their tokens are missing")
         words = line.split()
@@ -261,6 +274,12 @@ def rows_of(frame: pl.DataFrame, config: ModelConfig, tokens: Tokens) -> Rows:
     place = {text: i for i, text in enumerate(texts)}
     made = tokens.encode(texts.to_list())
     which = {name: np.array([place[text] for text in frame[name]], dtype=np.int64) for name in names}
+    if "unfinished" in frame.columns:
+        rows = np.flatnonzero(frame["unfinished"].fill_null(False).to_numpy())
+        # A prefix may also be the whole translation of another row: it becomes a text of its own.
+        began, number = np.unique(which["mt"][rows], return_inverse=True)
+        which["mt"][rows] = len(made) + number
+        made += [tokens.unfinished(made[i]) for i in began]
     labels = None
     if config.word_tags:
         labels = [token_labels(made[i], m) for i, m in zip(which["mt"], frame["marks"], strict=True)]
@@ -268,7 +287,9 @@ def rows_of(frame: pl.DataFrame, config: ModelConfig, tokens: Tokens) -> Rows:
     numbers = {
         name: frame[name].to_numpy() if name in frame.columns else None for name in ("score", "fertility")
     }
-    return Rows(kept, which, frame["human"].to_numpy(), numbers["score"], labels, numbers["fertility"])
+    human = frame["human"].to_numpy()
+    extra = frame.select(config.auxiliary).to_numpy() if config.auxiliary else None
+    return Rows(kept, which, human, numbers["score"], labels, numbers["fertility"], extra)
 
 
 def prefix_shares(count: int, seed: int, epoch: int) -> Floats:
@@ -305,8 +326,8 @@ def lay_out(rows: Rows, config: ModelConfig, tokens: Tokens, shares: Floats | No
                 if key not in places:
                     places[key] = len(sequences)
                     texts = [rows.texts[i] for i in key[1:]]
-                    if cut >= 0:
-                        texts[0] = prefix(texts[0], cut)  # the translation comes first
+                    if 0 <= cut < len(texts[0].ids) - 2:
+                        texts[0] = tokens.unfinished(prefix(texts[0], cut))  # the translation comes first
                     made = tokens.join(texts) if joint else None
                     sequences.append(texts[0].ids if made is None else made.ids)
                     first.append(len(texts[0].ids) if made is None else min(made.first, len(made.ids)))
@@ -384,7 +405,10 @@ def assemble(rows: Rows, layout: Layout, index: Ints, padding: int, states: Stat
             known = rows.labels[int(row)][: int(layout.first[sequence]) - 1]
             labels[line, : len(known)] = torch.tensor(known, dtype=torch.long)
     score = None if rows.score is None else numbers(rows.score)
-    return Examples(start, numbers(rows.target), score, labels)
+    extra = None
+    if rows.auxiliary is not None:
+        extra = torch.stack([numbers(column) for column in rows.auxiliary.T])
+    return Examples(start, numbers(rows.target), score, labels, extra)
 
 
 def spread_of(rows: Rows) -> tuple[float, float]:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
-import torch
 
 from doubtless.errors import InputError
-from doubtless.neural.checkpoint import Model
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.exits import ExitRule, run
 from doubtless.neural.spans import Span, decode_spans, mqm_score, word_probabilities, xcomet_score
-from doubtless.neural.stepper import Array, TokenBatch, TorchStepper
-from doubtless.neural.tokens import Tokenized, Tokens
+from doubtless.neural.stepper import Array, Stepper, TokenBatch, VectorStepper
+from doubtless.neural.tokens import Offsets, Tokenized, Tokens
+from doubtless.neural.words import Word, suspicious_words
 from doubtless.segments import Table
 
 Texts = Mapping[str, Sequence[str]]
@@ -33,14 +32,15 @@ class Scored:
     """Outputs of the segments, in their order.
 
     ``outputs`` maps ``score`` and whatever else the model gives to arrays; ``layer`` is where each row was
-    read, ``truncated`` whether some of its text did not fit. Models that tag words also give ``spans``: the
-    errors that they see in each translation.
+    read, ``truncated`` whether some of its text did not fit. Models that tag words also give ``spans``, the
+    errors that they see in each translation, and ``words``, those that they doubt, if they are asked for.
     """
 
     outputs: dict[str, Array]
     layer: Array
     truncated: Array
     spans: list[list[Span]] | None = None
+    words: list[list[Word]] | None = None
 
     @property
     def score(self) -> Array:
@@ -50,34 +50,35 @@ class Scored:
 
 @dataclass(frozen=True)
 class Engine:
-    """A model ready to score.
+    """A model ready to score; :func:`doubtless.neural.runtime.open_engine` makes one.
 
     Parameters
     ----------
-    model
-        A loaded model.
-    device, dtype
-        Where and in which precision it runs; the model itself is moved there.
+    stepper
+        The model itself, on whichever runtime.
+    tokens, config
+        Its tokenizer, and what it is made of.
+    name, fingerprint
+        For signatures: what it is called, and a function that gives eight hex digits of the weights.
     batch_tokens
         Most tokens of a batch, padding included. Scores do not depend on it (to 1e-6 in float32).
+
+    Examples
+    --------
+    >>> engine = open_engine("model")  # doctest: +SKIP
+    >>> engine.score({"src": ["Haus"], "mt": ["house"]}).score  # doctest: +SKIP
     """
 
-    model: Model
-    device: str = "cpu"
-    dtype: str = "float32"
+    stepper: Stepper
+    tokens: Tokens
+    config: ModelConfig
+    name: str
+    fingerprint: Callable[[], str]
     batch_tokens: int = 4_096
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1:
             raise InputError(f"batch_tokens must be positive, found {self.batch_tokens}")
-        object.__setattr__(self, "stepper", TorchStepper(self.model, self.device, self.dtype))
-
-    stepper: TorchStepper = None  # type: ignore[assignment]
-
-    @property
-    def config(self) -> ModelConfig:
-        """What the model is made of."""
-        return self.model.config
 
     def score(
         self,
@@ -85,6 +86,8 @@ class Engine:
         *,
         exit: ExitRule | None = None,
         score: Array | None = None,
+        partial: bool = False,
+        words: float | None = None,
         progress: Progress | None = None,
     ) -> Scored:
         """Score segments.
@@ -97,14 +100,22 @@ class Engine:
             Rule by which rows leave before the last layer.
         score
             For models of errors: the scores whose errors are predicted.
+        partial
+            Translations are unfinished: the model says how good they are so far.
+        words
+            For models that tag words: report the words that are more probably wrong than this.
         progress
             Called with the number of rows that were just scored.
         """
         names = [name for name in self.config.texts if name in texts]
         self._check(texts, names, exit, score)
+        if partial and not self.config.partial:
+            raise InputError("the model was not trained on unfinished translations")
         n = len(texts["mt"])
         parts = []
-        cache = _VectorStore(self) if self._by_vectors(exit) else None
+        # Texts are embedded apart, and once, unless rows leave early or translations are marked.
+        apart = self.config.inputs == "separate" and exit is None and not partial
+        cache = _VectorStore(self) if apart else None
         for start in range(0, n, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
             chunk = {name: texts[name][rows] for name in names}
@@ -112,12 +123,33 @@ class Engine:
             if cache is not None:
                 parts.append(cache.score(chunk, given))
             else:
-                parts.append(self._score_passes(chunk, exit, given))
+                parts.append(self._score_passes(chunk, exit, given, partial, words))
             if progress is not None:
                 progress(len(chunk["mt"]))
         scored = _concatenated(parts)
         _refuse_not_finite(scored)
         return scored
+
+    def trace(self, texts: Texts) -> dict[str, Array]:
+        """Outputs of every exit (exits, rows), for models that read a segment in one pass.
+
+        Any rule of leaving early can be played through on them (:func:`doubtless.neural.exits.replay`).
+        """
+        names = [name for name in self.config.texts if name in texts]
+        self._check(texts, names, None, None)
+        joint = self.config.inputs == "joint"
+        if joint and len(self.config.passes) > 1:
+            raise InputError("a model that reads a segment in three ways has no single trace")
+        rows = _rows_of(self.tokens, texts, names, joint=joint, score=None, partial=False)
+        found: dict[str, Array] = {}
+        for batch in token_batches(rows.sizes, self.batch_tokens):
+            state = self.stepper.start(rows.batch(batch))
+            for number, layer in enumerate(self.stepper.exits):
+                state = self.stepper.advance(state, layer)
+                for name, values in self.stepper.read(state).items():
+                    shape = (len(self.stepper.exits), len(rows.sizes), *values.shape[1:])
+                    found.setdefault(name, np.zeros(shape))[number, batch] = values
+        return {name: values[:, rows.origin] for name, values in found.items()}
 
     def _check(self, texts: Texts, names: list[str], exit: ExitRule | None, score: Array | None) -> None:
         optional = {"ref"} if self.config.inputs == "joint" and "src" in self.config.texts else set()
@@ -132,43 +164,44 @@ class Engine:
         if exit is not None and self.config.exits != "every":
             raise InputError("the model has no exits before its last layer")
 
-    def _by_vectors(self, exit: ExitRule | None) -> bool:
-        return self.config.inputs == "separate" and exit is None
-
-    def _score_passes(self, texts: Texts, exit: ExitRule | None, score: Array | None) -> Scored:
+    def _score_passes(
+        self, texts: Texts, exit: ExitRule | None, score: Array | None, partial: bool, words: float | None
+    ) -> Scored:
         """Rows as batches; a joint model that has source and reference reads them in three ways."""
         if self.config.inputs == "separate":
-            return self._score_rows(texts, self.config.texts, exit, score)[0]
+            return self._score_rows(texts, self.config.texts, exit, score, partial)[0]
         passes = self.config.passes if "ref" in texts or len(self.config.passes) == 1 else (("mt", "src"),)
-        runs = [self._score_rows(texts, names, exit, score) for names in passes]
+        runs = [self._score_rows(texts, names, exit, score, partial) for names in passes]
         found = [run[0] for run in runs]
         outputs = {name: np.mean([f.outputs[name] for f in found], axis=0) for name in found[0].outputs}
-        spans = None
+        spans = doubted = None
         if self.config.word_tags and exit is None:
-            probabilities = [run[1] for run in runs]
-            spans = self._spans(texts["mt"], probabilities)
+            tags, rows = self.config.word_tags, self._tagged(texts["mt"], [run[1] for run in runs])
+            spans = [decode_spans(*row, tags) for row in rows]
+            doubted = None if words is None else [suspicious_words(*row, words) for row in rows]
             if self.config.combination == "xcomet":
                 # Scores are COMET's, and it forgets spans that reach the end; those reported are whole.
-                counted = self._spans(texts["mt"], probabilities, flush_open=False)
-                outputs["score"] = xcomet_score([f.score for f in found], [mqm_score(row) for row in counted])
+                counted = [mqm_score(decode_spans(*row, tags, flush_open=False)) for row in rows]
+                outputs["score"] = xcomet_score([f.score for f in found], counted)
         layer = np.max([f.layer for f in found], axis=0)
-        return Scored(outputs, layer, np.any([f.truncated for f in found], axis=0), spans)
+        return Scored(outputs, layer, np.any([f.truncated for f in found], axis=0), spans, doubted)
 
-    def _spans(
-        self, translations: Sequence[str], passes: Sequence[list[Array]], flush_open: bool = True
-    ) -> list[list[Span]]:
-        """The error spans of each translation, from the probabilities of its tokens in each pass."""
-        encoded, tags = _encode_once(self.model.tokens, {"mt": translations}, ["mt"]), self.config.word_tags
+    def _tagged(
+        self, translations: Sequence[str], passes: Sequence[list[Array]]
+    ) -> list[tuple[Array, Offsets, str]]:
+        """Probabilities of the tokens of each translation, from all passes, their offsets and the text."""
+        encoded = _encode_once(self.tokens, {"mt": translations}, ["mt"])
         return [
-            decode_spans(word_probabilities(rows), encoded[mt].offsets, mt, tags, flush_open=flush_open)
+            (word_probabilities(rows), encoded[mt].offsets, mt)
             for mt, rows in zip(translations, zip(*passes, strict=True), strict=True)
         ]
 
     def _score_rows(
-        self, texts: Texts, names: Sequence[str], exit: ExitRule | None, score: Array | None
+        self, texts: Texts, names: Sequence[str], exit: ExitRule | None, score: Array | None, partial: bool
     ) -> tuple[Scored, list[Array]]:
         """Score rows by one pass; for models that tag words also the probabilities of each row's tokens."""
-        rows = _rows_of(self.model.tokens, texts, names, joint=self.config.inputs == "joint", score=score)
+        joint = self.config.inputs == "joint"
+        rows = _rows_of(self.tokens, texts, names, joint=joint, score=score, partial=partial)
         found: dict[str, Array] = {}
         layer = np.zeros(len(rows.sizes), dtype=np.int64)
         words: list[Array] = [np.empty(0)] * len(rows.sizes)
@@ -217,7 +250,7 @@ class _Rows:
 
 
 def _rows_of(
-    tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None
+    tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None, partial: bool
 ) -> _Rows:
     encoded = _encode_once(tokens, texts, names)
     n = len(texts["mt"])
@@ -232,6 +265,8 @@ def _rows_of(
         if key not in kept:
             kept[key] = len(sequences)
             parts = [encoded[texts[name][i]] for name in names]
+            if partial:
+                parts[0] = tokens.unfinished(parts[0])
             made = [tokens.join(parts)] if joint else parts
             sequences.append([part.ids for part in made])
             cut.append(any(part.truncated for part in made))
@@ -281,43 +316,34 @@ class _VectorStore:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        size = engine.model.estimator.encoder.size
-        self.capacity = max(_STORE_BYTES // (4 * size), 4 * _ROWS_AT_ONCE)
+        self.engine, self.stepper = engine, cast(VectorStepper, engine.stepper)
+        size = self.stepper.size
+        capacity = max(_STORE_BYTES // (4 * size), 4 * _ROWS_AT_ONCE)
         self.places: dict[str, int] = {}
         self.truncated: dict[str, bool] = {}
-        self.table: torch.Tensor | None = None
+        self.table = np.empty((capacity, size), dtype=np.float32)  # memory that is not used is not taken
 
     def score(self, texts: Texts, score: Array | None) -> Scored:
         """Score a chunk of rows."""
         names = list(texts)
         distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
         self._add([text for text in distinct if text not in self.places], distinct)
-        assert self.table is not None
-        index = {name: torch.tensor([self.places[text] for text in texts[name]]) for name in names}
-        vectors = {name: self.table[rows.to(self.table.device)] for name, rows in index.items()}
-        outputs = self.engine.stepper.read_vectors(vectors, score)
+        vectors = {name: self.table[[self.places[text] for text in texts[name]]] for name in names}
+        outputs = self.stepper.read_vectors(vectors, score)
         n = len(texts["mt"])
         truncated = [any(self.truncated[texts[name][i]] for name in names) for i in range(n)]
-        return Scored(outputs, np.full(n, self.engine.stepper.depth), np.array(truncated))
+        return Scored(outputs, np.full(n, self.stepper.depth), np.array(truncated))
 
     def _add(self, new: list[str], needed: list[str]) -> None:
-        if len(self.places) + len(new) > self.capacity:
+        if len(self.places) + len(new) > len(self.table):
             self.places.clear()
             self.truncated.clear()
             new = needed
-        if not new:
-            return
-        encoded = self.engine.model.tokens.encode(new)
+        encoded = self.engine.tokens.encode(new)
         sizes = np.array([len(text.ids) for text in encoded])
         for batch in token_batches(sizes, self.engine.batch_tokens):
-            vectors = self.engine.stepper.vectors([encoded[i].ids for i in batch])
-            if self.table is None:
-                self.table = torch.empty(
-                    self.capacity, vectors.shape[1], dtype=vectors.dtype, device=vectors.device
-                )
             places = range(len(self.places), len(self.places) + len(batch))
-            self.table[places.start : places.stop] = vectors
+            self.table[places.start : places.stop] = self.stepper.vectors([encoded[i].ids for i in batch])
             self.places.update(zip((new[i] for i in batch), places, strict=True))
         self.truncated.update((text, found.truncated) for text, found in zip(new, encoded, strict=True))
 
@@ -327,7 +353,8 @@ def _concatenated(parts: list[Scored]) -> Scored:
     layer = np.concatenate([part.layer for part in parts])
     truncated = np.concatenate([part.truncated for part in parts])
     spans = None if parts[0].spans is None else [row for part in parts for row in part.spans or []]
-    return Scored(outputs, layer, truncated, spans)
+    words = None if parts[0].words is None else [row for part in parts for row in part.words or []]
+    return Scored(outputs, layer, truncated, spans, words)
 
 
 def _refuse_not_finite(scored: Scored) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,8 @@ _VARIANCE_WINDOW = 3
 class ExitRule:
     """A row leaves at the first layer at which the rule holds.
 
-    ``confidence``: the predicted error is below ``value``. ``constant``: layer ``value`` is reached.
+    ``confidence``: the predicted change to the last layer's score, of models that have none the predicted
+    error, is below ``value``. ``constant``: layer ``value`` is reached.
     ``variance``: the scores of the last three layers have a variance below ``value``.
 
     >>> ExitRule.parse("0.1")
@@ -53,7 +54,7 @@ class ExitRule:
             return np.var(np.stack(history[-_VARIANCE_WINDOW:]), axis=0) < self.value
         if "error" not in outputs:
             raise InputError("the model predicts no error: it cannot leave by confidence")
-        return outputs["error"] < self.value
+        return outputs.get("change", outputs["error"]) < self.value
 
 
 def run(stepper: Stepper, batch: TokenBatch, rule: ExitRule | None = None) -> tuple[dict[str, Array], Array]:
@@ -90,3 +91,24 @@ def _run_with_exits(stepper: Stepper, state: Any, n: int, rule: ExitRule) -> tup
         state = stepper.keep(state, stay)
         rows, history = rows[stay], [scores[stay] for scores in history]
     return found, layers
+
+
+def replay(
+    rule: ExitRule, exits: Sequence[int], traced: Mapping[str, Array]
+) -> tuple[dict[str, Array], Array]:
+    """What a rule would give, from the outputs of every exit (:meth:`~doubtless.neural.engine.Engine.trace`).
+
+    Examples
+    --------
+    >>> traced = {"score": np.array([[0.0, 1.0], [2.0, 3.0]]), "error": np.array([[0.1, 0.9], [0.5, 0.5]])}
+    >>> found, layers = replay(ExitRule("confidence", 0.2), [1, 2], traced)
+    >>> found["score"].tolist(), layers.tolist()
+    ([0.0, 3.0], [1, 2])
+    """
+    scores = list(traced["score"])
+    place = np.full(len(scores[-1]), len(exits) - 1)
+    for number in reversed(range(len(exits) - 1)):
+        outputs = {name: values[number] for name, values in traced.items()}
+        place[rule.leaves(exits[number], outputs, scores[: number + 1])] = number
+    rows = np.arange(len(place))
+    return {name: values[place, rows] for name, values in traced.items()}, np.asarray(exits)[place]

@@ -55,14 +55,17 @@ class LayerMix(nn.Module):
 def feature_size(config: ModelConfig, size: int) -> int:
     """How many features a head sees."""
     if config.inputs == "joint":
-        return size
+        return 4 * size if config.pooling == "parts" else size
     return 6 * size if config.uses == "src+mt+ref" else 4 * size
 
 
 def combine(config: ModelConfig, vectors: Mapping[str, Tensor]) -> Tensor:
     """Features of a segment from the vectors of its texts (COMET's order)."""
-    if config.inputs == "joint":
+    if config.inputs == "joint" and config.pooling != "parts":
         return vectors["joint"]
+    if config.inputs == "joint":
+        mt, other = vectors["joint"].chunk(2, dim=-1)
+        return torch.cat([mt, other, mt * other, (mt - other).abs()], dim=-1)
     mt = vectors["mt"]
     if config.uses == "src+mt+ref":
         ref, src = vectors["ref"], vectors["src"]
@@ -130,21 +133,30 @@ def rescaled(outputs: dict[str, Any], mean: float, sd: float) -> dict[str, Any]:
     """Outputs for standardised scores, brought to the scale of a mean and a deviation."""
     if (mean, sd) == (0.0, 1.0):
         return outputs
-    back = {"error": lambda x: x * sd, "variance": lambda x: x * sd**2}
-    return {name: back.get(name, lambda x: x * sd + mean)(value) for name, value in outputs.items()}
+    scales = {"score": sd, "quantiles": sd, "error": sd, "change": sd, "variance": sd**2}
+    moves = {"score": mean, "quantiles": mean}
+    return {name: value * scales.get(name, 1.0) + moves.get(name, 0.0) for name, value in outputs.items()}
 
 
 def _outputs_of(config: ModelConfig, raw: Tensor) -> dict[str, Tensor]:
+    own = raw.shape[-1] - len(config.auxiliary)
+    extra = {name: raw[..., own + i] for i, name in enumerate(config.auxiliary)}
+    return {**_named(config, raw[..., :own]), **extra}
+
+
+def _named(config: ModelConfig, raw: Tensor) -> dict[str, Tensor]:
     softplus = nn.functional.softplus
     if config.outputs == "score":
         return {"score": raw[..., 0]}
     if config.outputs == "score+error":
         return {"score": raw[..., 0], "error": raw[..., 1]}
+    if config.outputs == "score+error+change":
+        return {"score": raw[..., 0], "error": raw[..., 1], "change": raw[..., 2]}
     if config.outputs == "mean+variance":
         return {"score": raw[..., 0], "variance": softplus(raw[..., 1]) + 1e-6}
     if config.outputs == "error":
         return {"error": softplus(raw[..., 0]) + 1e-6}
     steps = torch.cat([raw[..., :1], softplus(raw[..., 1:])], dim=-1)
     quantiles = torch.cumsum(steps, dim=-1)
-    middle = min(range(config.width), key=lambda i: abs(config.quantile_levels[i] - 0.5))
+    middle = min(range(raw.shape[-1]), key=lambda i: abs(config.quantile_levels[i] - 0.5))
     return {"score": quantiles[..., middle], "quantiles": quantiles}

@@ -30,6 +30,20 @@ def self_confidence(score: Tensor, error: Tensor, human: Tensor, beta: float) ->
     return squared(score, human) + beta * squared(error, (score - score[-1:]).abs().detach())
 
 
+def both_confidences(score: Tensor, error: Tensor, change: Tensor, human: Tensor, beta: float) -> Tensor:
+    """Instant confidence with a further output for the distance to the last exit's score."""
+    known = instant_confidence(score, error, human, beta)
+    return known + beta * squared(change, (score - score[-1:]).abs().detach())
+
+
+def auxiliary(prediction: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error over the rows that have a target (the others are NaN), summed over exits."""
+    known = ~torch.isnan(target)
+    if not bool(known.any()):
+        return torch.zeros((), device=prediction.device)
+    return squared(prediction[:, known], target[known])
+
+
 def heteroscedastic(mean: Tensor, variance: Tensor, human: Tensor) -> Tensor:
     """Equation 7 of Zerva & Martins: (y - mu)^2 / (2 s^2) + log(s^2) / 2."""
     return ((human - mean) ** 2 / (2 * variance) + variance.log() / 2).mean(dim=-1).sum()
@@ -60,6 +74,8 @@ def loss_of(config: ModelConfig, outputs: Mapping[str, Tensor], human: Tensor, b
     if config.outputs == "score+error":
         confidence = self_confidence if config.error_target == "last" else instant_confidence
         return confidence(outputs["score"], outputs["error"], human, beta)
+    if config.outputs == "score+error+change":
+        return both_confidences(outputs["score"], outputs["error"], outputs["change"], human, beta)
     if config.outputs == "mean+variance":
         return heteroscedastic(outputs["score"], outputs["variance"], human)
     if config.outputs == "error":

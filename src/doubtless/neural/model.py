@@ -38,7 +38,8 @@ class State:
 
     ``pooled`` holds one vector a text for each layer passed so far, from the embeddings on; ``hidden`` the
     tokens at the current ``layer``; ``words`` those at the layer that tags are read from. An encoder that
-    cannot be run layer by layer has been run at the start, and its states lie ``ahead``.
+    cannot be run layer by layer has been run at the start, and its states lie ``ahead``. ``first`` counts the
+    tokens of each sequence's first text, where the pooling tells it from the rest.
     """
 
     layer: int
@@ -49,6 +50,7 @@ class State:
     rows: Mapping[str, Tensor]
     words: Tensor | None = None
     ahead: Tensor | None = None
+    first: Tensor | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.rows.values())))
@@ -100,9 +102,11 @@ class Estimator(nn.Module):
         kinds = self._kinds(batch.ids)
         ahead = None if self.encoder.steps else self.encoder.all_states(batch.ids, batch.mask, kinds)
         hidden = self.encoder.embed(batch.ids, batch.mask, kinds) if ahead is None else ahead[0]
-        pooled = self._pool(hidden, batch.mask)[:, None]
+        first = self._first(batch.ids)
+        pooled = self._pool(hidden, batch.mask, first)[:, None]
         words = hidden if self.tagger is not None and self.word_layer == 0 else None
-        return State(0, hidden, batch.mask, attention_mask(batch.mask), pooled, batch.rows, words, ahead)
+        padding = attention_mask(batch.mask)
+        return State(0, hidden, batch.mask, padding, pooled, batch.rows, words, ahead, first)
 
     def advance(self, state: State, to_layer: int) -> State:
         """Run the layers up to ``to_layer``."""
@@ -112,7 +116,7 @@ class Estimator(nn.Module):
                 hidden = self.encoder.layer(number, hidden, state.padding)
             else:
                 hidden = state.ahead[number]
-            pooled.append(self._pool(hidden, state.mask)[:, None])
+            pooled.append(self._pool(hidden, state.mask, state.first)[:, None])
             if self.tagger is not None and number == self.word_layer:
                 words = hidden
         return replace(state, layer=to_layer, hidden=hidden, pooled=torch.cat(pooled, dim=1), words=words)
@@ -162,6 +166,7 @@ class Estimator(nn.Module):
             rows=dict(zip(kept, parts, strict=True)),
             words=None if state.words is None else state.words[used, :longest],
             ahead=None if state.ahead is None else state.ahead[:, used, :longest],
+            first=None if state.first is None else state.first[used],
         )
 
     def forward(self, batch: Batch, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
@@ -187,8 +192,14 @@ class Estimator(nn.Module):
         separators = (ids == self.config.kinds_after).long()
         return (separators.cumsum(dim=1) - separators > 0).long()
 
-    def _pool(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """One vector a text, normalised per sentence if the mix wants it.
+    def _first(self, ids: Tensor) -> Tensor | None:
+        """How many tokens stand before the one that ends the first text."""
+        if self.config.pooling != "parts":
+            return None
+        return ((ids == self.config.separator).cumsum(dim=1) == 0).sum(dim=1)
+
+    def _pool(self, hidden: Tensor, mask: Tensor, first: Tensor | None = None) -> Tensor:
+        """One vector a sequence, normalised per sentence if the mix wants it.
 
         The normalisation subtracts a number and divides by one, both of the whole sentence and layer, so
         that it may follow the pooling.
@@ -196,6 +207,11 @@ class Estimator(nn.Module):
         weight = mask.to(hidden)[:, :, None]
         if self.config.pooling == "cls":
             pooled = hidden[:, 0]
+        elif first is not None:
+            before = (torch.arange(mask.shape[1], device=mask.device)[None, :] < first[:, None])[:, :, None]
+            shares = torch.cat([weight * before, weight * ~before], dim=2)
+            means = torch.einsum("tlp,tlh->tph", shares / shares.sum(dim=1, keepdim=True), hidden)
+            pooled = means.flatten(1)
         else:
             pooled = (hidden * weight).sum(dim=1) / weight.sum(dim=1)
         if not (self.config.mix_norm and self.config.layer_mix != "none"):

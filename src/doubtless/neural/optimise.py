@@ -24,7 +24,7 @@ from doubtless.metaeval.correlation import kendall, pearson, spearman
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.data import Examples, Rows
 from doubtless.neural.heads import rescaled
-from doubtless.neural.losses import loss_of, tags
+from doubtless.neural.losses import auxiliary, loss_of, tags
 from doubtless.neural.model import Batch, Estimator
 from doubtless.neural.schedule import Plan, TrainingConfig, free_to_change
 
@@ -48,6 +48,9 @@ class Objective(nn.Module):
         found, state = estimator.read_exits(start, examples.score)
         outputs = {name: value.float() for name, value in found.items()}
         loss = loss_of(estimator.config, outputs, examples.human, training.beta)
+        for number, name in enumerate(estimator.config.auxiliary):
+            assert examples.auxiliary is not None
+            loss = loss + training.auxiliary_weight * auxiliary(outputs[name], examples.auxiliary[number])
         if examples.labels is not None:
             logits, known = estimator.read_words(state).float(), examples.labels >= 0
             if bool(known.any()):
@@ -265,7 +268,7 @@ def agreement(
     if config.outputs == "score+error" and config.error_target == "last":
         missed = np.abs(predictions[:-1] - last)
         figures["error_pearson"] = pearson(found["error"][:-1].ravel(), missed.ravel())
-    elif config.outputs in ("score+error", "mean+variance"):
+    elif config.outputs in ("score+error", "score+error+change", "mean+variance"):
         claimed = found["error"][-1] if "error" in found else np.sqrt(found["variance"][-1])
         figures["error_pearson"] = pearson(claimed, np.abs(last - target))
     elif config.outputs == "quantiles":

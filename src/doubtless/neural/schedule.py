@@ -46,6 +46,9 @@ class DataConfig:
     tags, words
         For models with ``word_tags``: one label a whitespace token, as a list or separated by blanks, and
         the column with the tokens; without such a column they are those of the translation.
+    unfinished
+        For models with ``partial``: whether the row's translation is a prefix. Without such a column
+        prefixes are drawn anew in each epoch.
     """
 
     train: tuple[str, ...] = ()
@@ -62,6 +65,7 @@ class DataConfig:
     score: str = "score"
     tags: str = "mt_tags"
     words: str = "mt_tok"
+    unfinished: str = "unfinished"
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -101,8 +105,8 @@ class TrainingConfig:
     precision, threads
         ``bf16`` multiplies matrices in half precision; CPU threads (0: as PyTorch chooses). Where others use
         the processor too, fewer threads are often faster.
-    beta, tag_weight, tag_class_weights
-        Weights of the error term, of the tags' term and of each tag in it.
+    beta, tag_weight, tag_class_weights, auxiliary_weight
+        Weights of the error term, of the tags' term, of each tag in it, and of the auxiliary terms.
     metric, patience
         What the best model is chosen by on the validation rows; validations without a better one after
         which training stops (0: never).
@@ -139,6 +143,7 @@ class TrainingConfig:
     beta: float = 0.75
     tag_weight: float = 1.0
     tag_class_weights: tuple[float, ...] = ()
+    auxiliary_weight: float = 0.5
     metric: Metric = "pearson"
     patience: int = 0
     validate_every: int = 0
@@ -174,6 +179,7 @@ _LEAST = {
     **dict.fromkeys(("seed", "max_steps", "warmup_steps", "freeze", "patience", "validate_every"), 0),
     **dict.fromkeys(("checkpoint_every", "log_every", "learning_rate", "encoder_learning_rate"), 0),
     **dict.fromkeys(("weight_decay", "clip", "frozen_epochs", "beta", "tag_weight", "threads"), 0),
+    "auxiliary_weight": 0,
 }
 
 

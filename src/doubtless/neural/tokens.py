@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,8 @@ class Tokens:
         How many ``end`` tokens stand between two texts of one sequence: 2 for XLM-R, 1 for BERT.
     most
         Most tokens of a sequence; a single text has at most two fewer, as in COMET.
+    more
+        Id of the token that stands at the end of an unfinished translation (-1: there is none).
     """
 
     definition: str
@@ -52,6 +54,7 @@ class Tokens:
     padding: int
     separators: int
     most: int
+    more: int = -1
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -71,6 +74,12 @@ class Tokens:
                 ids, offsets = ids[: most - 2], offsets[: most - 2]
             found.append(Tokenized([self.begin, *ids, self.end], [(0, 0), *offsets, (0, 0)], truncated))
         return found
+
+    def unfinished(self, text: Tokenized) -> Tokenized:
+        """Mark a text as one that goes on: the model is told that what is missing may still come."""
+        if self.more < 0:
+            return text
+        return replace(text, ids=[*text.ids[:-1], self.more, text.ids[-1]], offsets=[*text.offsets, (0, 0)])
 
     def join(self, texts: Sequence[Tokenized]) -> Joined:
         """One sequence of several texts; what is too long loses its end, that is of the last text."""
@@ -92,6 +101,7 @@ class Tokens:
             "padding": self.padding,
             "separators": self.separators,
             "most": self.most,
+            "more": self.more,
         }
 
 
@@ -102,4 +112,6 @@ def tokens_of(tokenizer: Any, most: int) -> Tokens:
     # What stands between two texts is best asked of the tokenizer itself.
     pair = tokenizer("a", "a")["input_ids"]
     separators = sum(token == end for token in pair) - 1
-    return Tokens(tokenizer.backend_tokenizer.to_str(), begin, end, tokenizer.pad_token_id, separators, most)
+    more = -1 if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+    definition = tokenizer.backend_tokenizer.to_str()
+    return Tokens(definition, begin, end, tokenizer.pad_token_id, separators, most, more)

@@ -92,7 +92,7 @@ class _Run:
 
     def layout(self, epoch: int) -> Layout:
         """The training rows as sequences; of prefix training, as this epoch shows them."""
-        if not self.model.config.partial:
+        if self.train.fertility is None:
             return self.whole
         shares = data.prefix_shares(len(self.train), self.training.seed, epoch)
         return data.lay_out(self.train, self.model.config, self.model.tokens, shares)
@@ -172,7 +172,8 @@ def _set_up(plan: Plan, say: Say, watch: Watch) -> _Run:
         tell(note)
     model = new_model(plan.resolved_model, training.seed, plan.output.name)
     estimator = model.estimator
-    estimator.config = plan.model  # the encoder by the name it has in the file, not by its path here
+    # The encoder by the name it has in the file, not by its path here.
+    estimator.config = replace(estimator.config, encoder=plan.model.encoder)
     if training.freeze > estimator.encoder.depth:
         raise InputError(f"freeze = {training.freeze}, but the encoder has {estimator.encoder.depth} layers")
     parts = [data.rows_of(frame, plan.model, model.tokens) for frame in (train_frame, dev_frame)]

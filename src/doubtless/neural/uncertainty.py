@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,8 +18,16 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.engine import Engine, Progress, Scored, Texts
 from doubtless.neural.exits import ExitRule
 
+if TYPE_CHECKING:
+    from doubtless.neural.torch_stepper import TorchStepper
+
 KINDS = ("instant", "hts", "quantile", "mcd", "ensemble", "dup", "bt", "none")
-OF_OUTPUT = {"score+error": "instant", "mean+variance": "hts", "quantiles": "quantile"}
+OF_OUTPUT = {
+    "score+error": "instant",
+    "score+error+change": "instant",
+    "mean+variance": "hts",
+    "quantiles": "quantile",
+}
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,8 @@ def quantify(
     errors: Engine | None = None,
     exit: ExitRule | None = None,
     seed: int = 0,
+    partial: bool = False,
+    words: float | None = None,
     progress: Progress | None = None,
 ) -> Quantified:
     """Score segments and say how sure the scores are.
@@ -82,25 +92,28 @@ def quantify(
         Which uncertainty.
     errors
         The model of errors for ``dup``.
-    exit, progress
+    exit, partial, words, progress
         As in :meth:`~doubtless.neural.engine.Engine.score`.
     seed
         Of MC dropout. The same seed and batch size give the same passes.
     """
     first, kind = engines[0], quantifier.kind
     _check(engines, quantifier, errors, exit)
+    if partial and kind == "bt":
+        raise InputError("bt turns source and translation round: it needs whole translations")
     if kind == "mcd":
-        runs = []
+        runs, stepper = [], cast("TorchStepper", first.stepper)
         for number in range(quantifier.passes):
-            with first.stepper.dropout(seed + number):
-                runs.append(first.score(texts, progress=progress))
+            with stepper.dropout(seed + number):
+                runs.append(first.score(texts, partial=partial, progress=progress))
         return _of_samples(runs)
     if kind == "ensemble":
-        return _of_samples([engine.score(texts, progress=progress) for engine in engines])
-    scored = first.score(texts, exit=exit, progress=progress)
+        runs = [engine.score(texts, partial=partial, progress=progress) for engine in engines]
+        return _of_samples(runs)
+    scored = first.score(texts, exit=exit, partial=partial, words=words, progress=progress)
     if kind == "dup":
         assert errors is not None
-        error = errors.score(texts, score=scored.score).outputs["error"]
+        error = errors.score(texts, score=scored.score, partial=partial).outputs["error"]
         return _with_error(scored, error)
     if kind == "bt":
         turned = {"mt": texts["src"], "src": texts["mt"]}
@@ -120,6 +133,8 @@ def _check(
         raise InputError(f"several models are an ensemble, not '{kind}'")
     if kind == "dup" and (errors is None or errors.config.outputs != "error"):
         raise InputError("dup needs a second model, trained on errors (outputs = error)")
+    if kind == "mcd" and not hasattr(engines[0].stepper, "dropout"):
+        raise InputError("mcd needs dropout, which only the runtime 'torch' has")
     if kind == "bt" and config.uses != "src+mt":
         raise InputError("bt turns source and translation round: it needs a model without references")
     if exit is not None and kind in ("mcd", "ensemble"):

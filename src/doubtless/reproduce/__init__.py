@@ -8,11 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from doubtless.errors import InputError
 
 Rows = list[dict[str, Any]]
+
+# Modules with a list STUDIES; only the one that is asked for is run, but all are read for the overview.
+MODULES = (
+    "bundled",
+    "conformal",
+    "metaeval",
+    "gp",
+    "risk",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which part of a study to run, and how; a study reads those that concern it.
+
+    Parameters
+    ----------
+    splits, seed
+        Random splits, and the seed of all that is random.
+    sets, models, folds
+        Names of data sets, of models and numbers of folds; empty means all.
+    quick
+        A small part that shows that it works, where the whole takes long.
+    """
+
+    splits: int = 20
+    seed: int = 0
+    sets: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    folds: tuple[int, ...] = ()
+    quick: bool = False
 
 
 @dataclass(frozen=True)
@@ -25,17 +57,16 @@ class Study:
 
     name: str
     title: str
-    make: Callable[..., Rows]
+    make: Callable[[str | None, Options], Rows]
 
-    def run(self, data: str | None, *, splits: int, seed: int) -> Rows:
+    def run(self, data: str | None, options: Options | None = None) -> Rows:
         """Make the rows from the data sets in a directory."""
-        return self.make(data, splits=splits, seed=seed)
+        return self.make(data, options or Options())
 
 
 def _studies() -> dict[str, Study]:
-    from doubtless.reproduce import conformal
-
-    return {study.name: study for study in conformal.STUDIES}
+    modules = [import_module(f"doubtless.reproduce.{name}") for name in MODULES]
+    return {study.name: study for module in modules for study in module.STUDIES}
 
 
 def listing() -> list[tuple[str, str]]:

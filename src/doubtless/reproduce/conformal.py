@@ -17,7 +17,7 @@ from doubtless.columns import ForecastColumns, attribute
 from doubtless.conformal.evaluate import AtAlpha, Evaluation
 from doubtless.datasets import locate
 from doubtless.forecast import Forecast
-from doubtless.reproduce import Rows, Study
+from doubtless.reproduce import Options, Rows, Study
 from doubtless.segments import Floats, Table, read
 
 ALPHA = 0.1
@@ -62,9 +62,9 @@ def _recordings(data: str | None) -> list[Recording]:
     ]
 
 
-def table1(data: str | None, *, splits: int, seed: int) -> Rows:
+def table1(data: str | None, options: Options) -> Rows:
     """Coverage before calibration, after ECE calibration and after conformal prediction."""
-    plan = Evaluation(ALPHA, splits, seed=seed, balanced=True)
+    plan = Evaluation(ALPHA, options.splits, seed=options.seed, balanced=True)
     rows = []
     for recording in _recordings(data):
         methods = recording.evaluate(plan)["methods"]
@@ -85,9 +85,9 @@ def table1(data: str | None, *, splits: int, seed: int) -> Rows:
 _PAPER_TABLE2 = {"MCD": (8.08, 0.04), "DE": (6.99, 0.07)}
 
 
-def table2(data: str | None, *, splits: int, seed: int) -> Rows:
+def table2(data: str | None, options: Options) -> Rows:
     """The factor q of conformal prediction against the uncertainty Pearson score."""
-    plan = Evaluation(ALPHA, splits, seed=seed, balanced=True)
+    plan = Evaluation(ALPHA, options.splits, seed=options.seed, balanced=True)
     rows = []
     for recording in _recordings(data):
         figures = recording.evaluate(plan)
@@ -126,9 +126,9 @@ _PAPER_TABLE3 = {
 }
 
 
-def table3(data: str | None, *, splits: int, seed: int) -> Rows:
+def table3(data: str | None, options: Options) -> Rows:
     """Coverage by language pair, with one factor for all and with one for each."""
-    plan = Evaluation(ALPHA, splits, seed=seed, balanced=True)
+    plan = Evaluation(ALPHA, options.splits, seed=options.seed, balanced=True)
     rows = []
     for recording in _recordings(data):
         paper = _PAPER_TABLE3[recording.quantifier] if recording.set == "wmt20" else {}
@@ -149,12 +149,12 @@ def table3(data: str | None, *, splits: int, seed: int) -> Rows:
     return rows
 
 
-def figure7(data: str | None, *, splits: int, seed: int) -> Rows:
+def figure7(data: str | None, options: Options) -> Rows:
     """Coverage against width for increasing alpha."""
     rows = []
     for recording in _recordings(data):
         for alpha in ALPHAS:
-            plan = Evaluation(alpha, splits, seed=seed, balanced=True)
+            plan = Evaluation(alpha, options.splits, seed=options.seed, balanced=True)
             methods = recording.evaluate(plan)["methods"]
             rows.append(
                 {
@@ -171,9 +171,9 @@ def figure7(data: str | None, *, splits: int, seed: int) -> Rows:
     return rows
 
 
-def figure8(data: str | None, *, splits: int, seed: int) -> Rows:
+def figure8(data: str | None, options: Options) -> Rows:
     """Coverage by bins of a number, before and after calibration within bins (figure 10 for ensembles)."""
-    plan = Evaluation(ALPHA, splits, seed=seed, balanced=True)
+    plan = Evaluation(ALPHA, options.splits, seed=options.seed, balanced=True)
     rows = []
     for recording in _recordings(data):
         forecast = AtAlpha.of(recording.forecast, ALPHA)

@@ -1,0 +1,176 @@
+"""From the trained model to the bundled one: ``python recipes/bundled/finish.py RUN/model --data DIR``.
+
+Exports to bytes, chooses the exit tolerance and the word threshold on MLQE-PE dev, calibrates intervals on
+what the exported model gives there, compares it with the model it came from, and writes the card. Nothing is
+chosen on test20; its figures on the card come from ``doubtless reproduce bundled-...``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from doubtless.columns import ForecastColumns
+from doubtless.conformal.calibrate import CalibrationPlan
+from doubtless.conformal.store import Reading
+from doubtless.conformal.store import save as save_calibration
+from doubtless.metaeval.correlation import pearson
+from doubtless.metaeval.detection import detection_curve
+from doubtless.neural.checkpoint import load
+from doubtless.neural.engine import Scored
+from doubtless.neural.exits import ExitRule, replay
+from doubtless.neural.export import export
+from doubtless.neural.runtime import open_engine, torch_engine
+from doubtless.neural.tagged import tagged
+from doubtless.reproduce import Options, Rows, find
+from doubtless.reproduce.bundled import on_words
+from doubtless.segments import as_table
+
+PLACE = Path(__file__).parents[2] / "src" / "doubtless" / "bundled" / "model"
+ALPHAS = {"calibration.json": 0.1, "calibration-05.json": 0.05, "calibration-20.json": 0.2}
+NOTES = ("exit", "word_threshold", "pairs", "agreement_int8")
+MOST_LOST = 0.01  # of the mean r on dev, by the default exit
+
+
+def score_columns(outputs: dict[str, np.ndarray], dev: pl.DataFrame) -> pl.DataFrame:
+    """Rows as ``doubtless score`` writes them, with the human score."""
+    columns = {name: pl.Series(outputs[name]) for name in ("score", "error")}
+    return dev.select("lp", "src", "mt", "human").with_columns(**columns)
+
+
+def chosen_exit(
+    traced: dict[str, np.ndarray], exits: tuple[int, ...], dev: pl.DataFrame
+) -> tuple[float, dict[str, np.ndarray]]:
+    """The largest tolerance that costs little, and what the model gives with it."""
+    full = mean_r(traced["score"][-1], dev)
+    for tolerance in np.arange(0.5, 0.0, -0.01).round(2):
+        found, layers = replay(ExitRule("confidence", float(tolerance)), exits, traced)
+        lost = full - mean_r(found["score"], dev)
+        if lost <= MOST_LOST:
+            print(f"exit {tolerance}: {layers.mean():.2f} layers, {lost:.4f} of {full:.4f} lost", flush=True)
+            return float(tolerance), found
+    raise SystemExit("no tolerance keeps the agreement")
+
+
+def calibrate(frame: pl.DataFrame, alpha: float, path: Path) -> None:
+    """Calibrate by pair; pairs that were not seen get the pooled factor."""
+    plan = CalibrationPlan(alpha=alpha, unseen="pooled", small="pooled")
+    reading = Reading(ForecastColumns(score="score", error="error"), by=("lp",))
+    save_calibration(plan.calibrate(as_table(frame), reading), path)
+
+
+def mean_r(score: np.ndarray, dev: pl.DataFrame) -> float:
+    """Pearson r with humans, averaged over pairs."""
+    pairs, human = dev["lp"].to_numpy(), dev["human"].to_numpy()
+    return float(np.mean([pearson(score[pairs == lp], human[pairs == lp]) for lp in np.unique(pairs)]))
+
+
+def best_word_threshold(scored: Scored, dev: pl.DataFrame) -> float:
+    """Where flagged and wrong words correlate best."""
+    suspicion, wrong = [], []
+    assert scored.words is not None
+    for row, doubts in zip(dev.iter_rows(named=True), scored.words, strict=True):
+        characters = np.zeros(len(row["mt"]))
+        for word in doubts:
+            characters[word["start"] : word["end"]] = word["probability"]
+        found = on_words(row["mt"], characters, row["mt_tok"].split())
+        if found is not None:
+            suspicion.append(found)
+            wrong.append([tag == "BAD" for tag in row["mt_tags"]])
+    curve = detection_curve(np.concatenate(suspicion), np.concatenate(wrong))
+    return round(curve.best(curve.matthews)[1], 3)
+
+
+def main() -> None:
+    """Make the folder of the bundled model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--prepared", type=Path, required=True, help="output of prepare.py")
+    parser.add_argument("--place", type=Path, default=PLACE)
+    parser.add_argument("--card-only", action="store_true", help="measure the folder that is there")
+    given = parser.parse_args()
+    if not given.card_only:
+        make_folder(given.model, pl.read_parquet(given.prepared / "dev.parquet"), given.place)
+    write_card(given.data, given.place)
+
+
+def make_folder(model: Path, dev: pl.DataFrame, place: Path) -> None:
+    """Export, choose thresholds, calibrate."""
+    shutil.rmtree(place, ignore_errors=True)
+    whole = load(model)
+    export(whole, place)
+
+    engine = open_engine(place)
+    src = [tagged(text, lp) for text, lp in zip(dev["src"], dev["lp"], strict=True)]
+    texts = {"src": src, "mt": dev["mt"].to_list()}
+    scored = engine.score(texts, words=-1.0)
+    traced = engine.trace(texts)
+    tolerance, early = chosen_exit(traced, engine.stepper.exits, dev)
+    frame = score_columns(scored.outputs, dev)
+    for name, alpha in ALPHAS.items():
+        calibrate(frame, alpha, place / name)
+    calibrate(score_columns(early, dev), 0.1, place / "calibration-exit.json")
+
+    fewer = {name: values[::3] for name, values in texts.items()}  # enough, and PyTorch is slower
+    exact = torch_engine(whole).score(fewer)
+    notes: dict[str, Any] = {
+        "exit": tolerance,
+        "word_threshold": best_word_threshold(scored, dev),
+        "pairs": sorted(dev["lp"].unique()),
+        "agreement_int8": {
+            "dev_r": pearson(scored.score[::3], exact.score),
+            "dev_largest": float(np.abs(scored.score[::3] - exact.score).max()),
+        },
+    }
+    config_file = place / "config.json"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    config["name"] = "doubtless-small"
+    config.update(notes)
+    config_file.write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(notes), flush=True)
+
+
+def write_card(data: str, place: Path) -> None:
+    """Measure the folder on test20 and write its card."""
+    config = json.loads((place / "config.json").read_text(encoding="utf-8"))
+    notes = {name: config[name] for name in NOTES}
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    )
+    options = Options(models=(str(place),))
+    studies = ("scores", "exits", "words", "behaviour", "unfinished")
+    tables: dict[str, Rows] = {}
+    for name in studies:
+        tables[name] = find(f"bundled-{name}").run(data, options)
+        print(name, json.dumps(tables[name]), flush=True)
+    measured = f"{date.today()}, on top of commit {commit.stdout.strip()}"
+    head = (Path(__file__).parent / "card.md").read_text(encoding="utf-8")
+    parts = [head.replace("{measured}", measured).replace("{notes}", json.dumps(notes, ensure_ascii=False))]
+    parts += [
+        f"### `doubtless reproduce bundled-{name}`\n\n{markdown(rows)}" for name, rows in tables.items()
+    ]
+    (place / "README.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def markdown(rows: Rows) -> str:
+    """Rows as a table."""
+    names = list(rows[0])
+    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+    lines += [
+        f"| {' | '.join(f'{row[n]:.3f}' if isinstance(row[n], float) else str(row[n]) for n in names)} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

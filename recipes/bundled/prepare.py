@@ -1,0 +1,169 @@
+"""Training data of the bundled model: ``python recipes/bundled/prepare.py --data DIR --encoder DIR -o DIR``.
+
+Writes ``encoder/`` (the base encoder with a trimmed vocabulary), ``train.parquet`` and ``dev.parquet``. Four
+kinds of rows are trained on:
+
+- ``human``: MLQE-PE (CC0), the mean of standardised direct assessments; HTER and word tags as further tasks;
+- ``teacher``: WMT20 outputs with the mean of four reference-based COMET models (Apache-2.0) as their score;
+- ``unfinished``: prefixes of MLQE-PE translations with the score of the whole, marked as going on;
+- ``corrupted``: what is known to be bad, made from good translations by :mod:`doubtless.neural.corrupt`.
+
+Segments of MLQE-PE dev and test20 that also occur in its train part are left out of the latter.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import polars as pl
+
+from doubtless.neural.corrupt import Pool, corrupt
+from doubtless.neural.tagged import tagged
+from doubtless.neural.vocabulary import trim
+
+# Rows of each kind, and what is expected of a person who reads them: a fixed score, or so much less than the
+# good translation has. Negations and numbers are what models overlook most easily.
+CORRUPTIONS = {
+    "negation": (1600, None, 0.9),
+    "number": (1300, None, 0.8),
+    "wrong-language": (1200, -1.6, None),
+    "truncated": (700, None, 1.2),
+    "entity": (600, None, 0.8),
+    "repeated": (500, None, 1.2),
+    "dropped": (500, None, 0.7),
+    "swapped": (500, None, 0.7),
+    "unrelated": (500, -2.0, None),
+    "copy": (400, -1.7, None),
+    "empty": (200, -2.0, None),
+}
+TEACHER = {"en-de": 1500, "en-zh": 1500, "en-cs": 900, "en-ja": 900, "en-pl": 900, "en-ru": 900}
+UNFINISHED = 3000
+TAGGED = 0.5  # share of rows that say which language the translation should be in
+GOOD = 0.4  # from this score on a translation is good enough to be spoilt
+LONGEST = 160  # characters of a teacher's source: longer ones cost more than they teach
+COLUMNS = ["kind", "lp", "src", "mt", "human", "hter", "mt_tok", "mt_tags", "unfinished"]
+
+
+def mlqe(folder: Path, split: str) -> pl.DataFrame:
+    """MLQE-PE rows; each (source, translation) once, and in train none that another part has."""
+    rows = pl.read_parquet(folder / "mlqe_pe.parquet").rename({"z_mean": "human"})
+    keys = ["lp", "src", "mt"]
+    part = rows.filter(pl.col("split") == split).unique(keys, keep="first", maintain_order=True)
+    if split == "train":
+        part = part.join(rows.filter(pl.col("split") != "train"), on=keys, how="anti")
+    kind, whole = pl.lit("human").alias("kind"), pl.lit(False).alias("unfinished")
+    return part.with_columns(kind, whole).select(COLUMNS)
+
+
+def wmt20(folder: Path) -> pl.DataFrame:
+    """WMT20 outputs with the mean of a reference-based ensemble; each source has several languages."""
+    rows = pl.read_parquet(folder / "wmt20_comet.parquet").filter(~pl.col("mt_is_ref"))
+    score = pl.mean_horizontal("ens3", "ens7", "ens89", "ens891").alias("human")
+    rows = rows.with_columns(score).filter(pl.col("lp").is_in(list(TEACHER)))
+    rows = rows.filter(pl.col("src").str.len_chars() <= LONGEST)
+    return bare(rows.unique(["lp", "src", "mt"], keep="first", maintain_order=True), "teacher")
+
+
+def drawn(rows: pl.DataFrame, rng: Random) -> pl.DataFrame:
+    """Some rows of each pair of the teacher."""
+    parts = []
+    for lp, count in TEACHER.items():
+        part = rows.filter(pl.col("lp") == lp)
+        parts.append(part[sorted(rng.sample(range(len(part)), min(count, len(part))))])
+    return pl.concat(parts)
+
+
+def bare(rows: pl.DataFrame, kind: str, unfinished: bool = False) -> pl.DataFrame:
+    """Rows with a score alone: no post-edit."""
+    missing = [
+        pl.lit(None, pl.Float32).alias("hter"),
+        pl.lit(None, pl.String).alias("mt_tok"),
+        pl.lit(None, pl.List(pl.String)).alias("mt_tags"),
+    ]
+    extra = [pl.lit(kind).alias("kind"), pl.lit(unfinished).alias("unfinished")]
+    return rows.with_columns(*missing, *extra, pl.col("human").cast(pl.Float32)).select(COLUMNS)
+
+
+def prefixes(rows: pl.DataFrame, rng: Random) -> pl.DataFrame:
+    """A quarter, half or three quarters of some translations, with the score of the whole."""
+    some = rows[sorted(rng.sample(range(len(rows)), UNFINISHED))]
+    cut = [mt[: max(1, round(len(mt) * rng.choice((0.25, 0.5, 0.75))))] for mt in some["mt"]]
+    return bare(some.with_columns(pl.Series("mt", cut)), "unfinished", unfinished=True)
+
+
+def corrupted(rows: pl.DataFrame, pool: Pool, rng: Random) -> pl.DataFrame:
+    """Good translations spoilt in known ways."""
+    good = list(rows.filter(pl.col("human") >= GOOD).select("lp", "src", "mt", "human").iter_rows())
+    found = [row for kind in CORRUPTIONS for row in spoilt(kind, good, pool, rng)]
+    names = ["lp", "src", "mt", "human", "kind"]
+    made = pl.DataFrame(found, schema=names, orient="row")
+    return bare(made, "corrupted").with_columns(kind=made["kind"])
+
+
+def spoilt(
+    kind: str, good: list[tuple[str, str, str, float]], pool: Pool, rng: Random
+) -> Iterator[tuple[str, str, str, float, str]]:
+    """Rows of one kind of corruption."""
+    count, fixed, less = CORRUPTIONS[kind]
+    order = rng.sample(good, len(good))
+    if kind == "wrong-language":
+        # Mostly a true translation of the same source: what is wrong then is the language alone.
+        order.sort(key=lambda row: len(pool.translations.get(row[1], ())) < 2 and rng.random() < 0.97)
+    for lp, src, mt, human in order:
+        if count == 0:
+            return
+        bad = corrupt(kind, src, mt, lp, rng, pool)
+        if bad is None:
+            continue
+        count -= 1
+        yield lp, src, bad, human - less if fixed is None else fixed, kind
+
+
+def with_languages(rows: pl.DataFrame, rng: Random) -> pl.DataFrame:
+    """Say for some rows, and all in the wrong language, which one the translation should be in."""
+    said = [
+        tagged(src, lp) if kind == "wrong-language" or rng.random() < TAGGED else src
+        for kind, lp, src in rows.select("kind", "lp", "src").iter_rows()
+    ]
+    return rows.with_columns(pl.Series("src", said))
+
+
+def world(folder: Path) -> list[str]:
+    """The texts that the vocabulary is for."""
+    texts: set[str] = set()
+    columns = {"parallel_text": ("src", "tgt"), "mlqe_pe": ("src", "mt"), "wmt_da": ("src", "mt")}
+    for name, sides in columns.items():
+        for side in sides:
+            texts |= set(pl.read_parquet(folder / f"{name}.parquet", columns=[side])[side].drop_nulls())
+    return sorted(texts)
+
+
+def main() -> None:
+    """Write the encoder and the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--encoder", type=Path, required=True, help="folder of multilingual-e5-small")
+    parser.add_argument("--size", type=int, default=70_000, help="tokens to keep")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    given = parser.parse_args()
+    given.output.mkdir(parents=True, exist_ok=True)
+    rng = Random(20)
+    human, taught = mlqe(given.data, "train"), wmt20(given.data)
+    pool = Pool.from_rows(pl.concat([human, taught]).select("lp", "src", "mt").iter_rows())
+    taught = drawn(taught, rng)
+    bad = corrupted(pl.concat([human, taught]), pool, rng)
+    rows = pl.concat([human, taught, prefixes(human, rng), bad])
+    rows = with_languages(rows, rng)
+    rows.write_parquet(given.output / "train.parquet")
+    mlqe(given.data, "dev").write_parquet(given.output / "dev.parquet")
+    print(rows.group_by("kind").len().sort("len", descending=True))
+    if not (given.output / "encoder").is_dir():
+        kept = trim(given.encoder, world(given.data), given.size, given.output / "encoder")
+        print(f"{len(kept)} tokens kept")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Weights that serve two runtimes: one file of floats, or of bytes with their scales.
+
+A linear layer ``a.b`` whose weight is quantised is stored as
+
+``a.b.weight``
+    bytes, inputs by outputs: the transpose of PyTorch's, because a row vector is multiplied from the left;
+``a.b.scale``
+    one factor an output;
+``a.smooth``
+    if it is there, what inputs are multiplied with before they meet the bytes.
+
+A table of embeddings has its bytes as they are and a factor a row. Nothing here needs PyTorch: ONNX Runtime
+computes with the bytes, PyTorch gets :func:`dequantised` floats.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from doubtless.neural.stepper import Array
+
+_TYPES = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "U8": np.uint8, "I64": np.int64}
+
+
+def mapped(path: Path) -> dict[str, Array]:
+    """The tensors of a safetensors file, mapped: what nobody reads costs no memory.
+
+    The format is eight bytes, the length of a JSON header, the header and the numbers.
+    """
+    with path.open("rb") as file:
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    length = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + length])
+    found = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        kind, (start, end) = np.dtype(_TYPES[entry["dtype"]]), entry["data_offsets"]
+        if not 0 <= start <= end <= len(whole) - 8 - length:
+            raise ValueError(f"{name} lies outside of the file")
+        flat = np.frombuffer(whole, kind, (end - start) // kind.itemsize, 8 + length + start)
+        found[name] = flat.reshape(entry["shape"])
+    return found
+
+
+def scaled_columns(weight: Array, smooth: Array | None = None) -> tuple[Array, Array]:
+    """Quantise a linear layer's weight (outputs, inputs) to bytes (inputs, outputs) with a factor an output.
+
+    Processors without VNNI add the products of two neighbouring inputs, each at most 255 times a byte, in 16
+    bits. Where factors are such that the two bytes never exceed 128 together, no sum is cut off.
+
+    Examples
+    --------
+    >>> data, scale = scaled_columns(np.array([[2.0, 1.0], [0.0, 4.0]]))
+    >>> data.tolist(), (data * scale).round(1).T.tolist()
+    ([[85, 0], [42, 127]], [[2.0, 1.0], [0.0, 4.0]])
+    """
+    matrix: Array = np.asarray(weight, dtype=np.float32).T
+    if smooth is not None:
+        matrix = matrix / smooth[:, None]
+    size = np.abs(matrix)
+    pairs = size[: len(size) // 2 * 2].reshape(-1, 2, size.shape[1]).sum(axis=1)
+    largest = np.maximum(size.max(axis=0) / 127, pairs.max(axis=0, initial=0.0) / 127.5)
+    scale = np.maximum(largest, np.finfo(np.float32).tiny).astype(np.float32)
+    return np.rint(matrix / scale).astype(np.int8), scale
+
+
+def scaled_rows(table: Array) -> tuple[Array, Array]:
+    """Quantise a table to bytes with a factor a row, which stands in a column."""
+    floats = np.asarray(table, dtype=np.float32)
+    scale = np.maximum(np.abs(floats).max(axis=1, keepdims=True) / 127, np.finfo(np.float32).tiny)
+    return np.rint(floats / scale).astype(np.int8), scale
+
+
+def dequantised(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Floats in PyTorch's order from weights as they are stored; floats pass as they are."""
+    found = {}
+    for name, stored in weights.items():
+        if stored.dtype == np.int8:
+            found[name] = _floats(name, stored, weights)
+        elif not name.endswith((".scale", ".smooth")):
+            found[name] = stored
+    return found
+
+
+def _floats(name: str, stored: Array, weights: Mapping[str, Array]) -> Array:
+    layer = name.removesuffix(".weight")
+    scale = weights[f"{layer}.scale"]
+    floats = stored * scale
+    if scale.ndim > 1:
+        return floats
+    smooth = weights.get(f"{layer.rpartition('.')[0]}.smooth")
+    return np.ascontiguousarray((floats if smooth is None else floats * smooth[:, None]).T)

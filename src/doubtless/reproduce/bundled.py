@@ -1,0 +1,235 @@
+"""How good the bundled model is: the figures of its card, measured again by whoever wants to.
+
+``--models FOLDER`` measures another model in its place, ``--sets dev`` another part of MLQE-PE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from doubtless import bundled
+from doubtless.conformal.calibrate import apply
+from doubtless.conformal.store import load as load_calibration
+from doubtless.datasets import locate
+from doubtless.metaeval.correlation import pearson, spearman
+from doubtless.metaeval.detection import detection_curve
+from doubtless.neural.engine import Engine, Scored
+from doubtless.neural.exits import ExitRule, replay
+from doubtless.neural.folder import read_folder
+from doubtless.neural.runtime import open_engine
+from doubtless.neural.tagged import tagged
+from doubtless.reproduce import Options, Rows, Study
+from doubtless.segments import Floats, as_table
+
+_QUICK = 100  # rows a pair
+_TOLERANCES = (0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.25, 0.3)
+_SHARES = (0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model and the segments of MLQE-PE that it is measured on."""
+
+    engine: Engine
+    folder: Path
+    segments: pl.DataFrame
+
+    @classmethod
+    def of(cls, data: str | None, options: Options) -> Measured:
+        """Open the model, and read the rows of each pair."""
+        folder = Path(options.models[0]) if options.models else bundled.folder()
+        split = options.sets[0] if options.sets else "test20"
+        rows = pl.read_parquet(locate(data, "mlqe_pe.parquet")).filter(pl.col("split") == split)
+        if options.quick:
+            rows = rows.filter(pl.int_range(pl.len()).over("lp") < _QUICK)
+        return cls(open_engine(folder), folder, rows)
+
+    @cached_property
+    def human(self) -> Floats:
+        """The mean of the standardised assessments."""
+        return self.segments["z_mean"].to_numpy().astype(np.float64)
+
+    @cached_property
+    def texts(self) -> dict[str, list[str]]:
+        """Translations, and sources with the language that each should be in."""
+        pairs = self.segments["lp"]
+        src = [tagged(text, lp) for text, lp in zip(self.segments["src"], pairs, strict=True)]
+        return {"src": src, "mt": self.segments["mt"].to_list()}
+
+    def score(self, **options: Any) -> Scored:
+        """Score the segments; ``texts`` replaces some of theirs."""
+        return self.engine.score(self.texts | options.pop("texts", {}), **options)
+
+    def intervals(self, scored: Scored, calibration: str) -> tuple[np.ndarray, Floats]:
+        """Which human scores the folder's calibration covers, and how wide its intervals are."""
+        frame = pl.DataFrame(
+            {"lp": self.segments["lp"], "score": scored.score, "error": scored.outputs["error"]}
+        )
+        found = apply(load_calibration(self.folder / calibration), as_table(frame), keep_score=True).intervals
+        return found.covers(self.human), found.width
+
+    def mean(self, figure: Callable[[np.ndarray], float]) -> float:
+        """A figure averaged over pairs."""
+        return float(self.by_pair(lambda rows: {"figure": figure(rows)})[-1]["figure"])
+
+    def by_pair(self, figures: Callable[[np.ndarray], dict[str, Any]]) -> Rows:
+        """Figures of each pair and, last, their mean over pairs."""
+        pairs = self.segments["lp"].to_numpy()
+        rows = [
+            {"lp": lp, "n": int((pairs == lp).sum()), **figures(pairs == lp)} for lp in sorted(set(pairs))
+        ]
+        names = [name for name in rows[0] if name not in ("lp", "n")]
+        means = {name: float(np.mean([row[name] for row in rows])) for name in names}
+        return [*rows, {"lp": "mean", "n": sum(row["n"] for row in rows), **means}]
+
+
+def scores(data: str | None, options: Options) -> Rows:
+    """Agreement with humans, of predicted errors with true ones, and the coverage of intervals."""
+    measured = Measured.of(data, options)
+    scored, human = measured.score(), measured.human
+    covered, width = measured.intervals(scored, "calibration.json")
+    missed = np.abs(scored.score - human)
+
+    def figures(rows: np.ndarray) -> dict[str, Any]:
+        return {
+            "r": pearson(scored.score[rows], human[rows]),
+            "rho": spearman(scored.score[rows], human[rows]),
+            "error_r": pearson(scored.outputs["error"][rows], missed[rows]),
+            "coverage": float(covered[rows].mean()),
+            "width": float(width[rows].mean()),
+        }
+
+    return measured.by_pair(figures)
+
+
+def exits(data: str | None, options: Options) -> Rows:
+    """Leaving early: each layer, and confidence exits at several tolerances, against all layers."""
+    measured = Measured.of(data, options)
+    human, layers = measured.human, measured.engine.stepper.exits
+    traced = measured.engine.trace(measured.texts)
+    rules = {f"constant:{layer}": ExitRule("constant", layer) for layer in layers}
+    rules |= {f"confidence:{t:g}": ExitRule("confidence", t) for t in _TOLERANCES}
+    own = read_folder(measured.folder).extra.get("exit")
+    if own is not None:
+        rules["auto"] = ExitRule("confidence", float(own))
+    rows: Rows = []
+    for name, rule in rules.items():
+        found, left = replay(rule, layers, traced)
+        score, mean = found["score"], float(left.mean())
+        r = measured.mean(lambda chosen, s=score: pearson(s[chosen], human[chosen]))  # type: ignore[misc]
+        rows.append({"exit": name, "layers": mean, "cost": mean / layers[-1], "r": r})
+    full = next(row["r"] for row in rows if row["exit"] == f"constant:{layers[-1]}")
+    return [{**row, "lost": full - row["r"]} for row in rows]
+
+
+def words(data: str | None, options: Options) -> Rows:
+    """Word tags against the post-editors', beside the NMT model's own surprisal and chance."""
+    measured = Measured.of(data, options)
+    found = measured.score(words=-1.0).words
+    assert found is not None
+    tagger: list[Floats] = []
+    surprisal: list[Floats] = []
+    wrong: list[np.ndarray] = []
+    used = np.zeros(len(measured.segments), dtype=bool)
+    for row, (segment, doubts) in enumerate(zip(measured.segments.iter_rows(named=True), found, strict=True)):
+        characters = np.zeros(len(segment["mt"]))
+        for word in doubts:
+            characters[word["start"] : word["end"]] = word["probability"]
+        seen = on_words(segment["mt"], characters, segment["mt_tok"].split())
+        own = recorded_surprisal(segment)
+        if seen is None or own is None:
+            continue
+        used[row] = True
+        tagger.append(seen)
+        surprisal.append(own)
+        wrong.append(np.array([tag == "BAD" for tag in segment["mt_tags"]]))
+
+    place = np.cumsum(used) - 1
+
+    def figures(rows: np.ndarray) -> dict[str, Any]:
+        chosen = place[rows & used]
+        bad = np.concatenate([wrong[i] for i in chosen])
+        curve = detection_curve(np.concatenate([tagger[i] for i in chosen]), bad)
+        other = detection_curve(np.concatenate([surprisal[i] for i in chosen]), bad)
+        return {
+            "words": len(bad),
+            "ap": curve.average_precision,
+            "f1": curve.best(curve.f1)[0],
+            "mcc": curve.best(curve.matthews)[0],
+            "surprisal_ap": other.average_precision,
+            "surprisal_f1": other.best(other.f1)[0],
+            "surprisal_mcc": other.best(other.matthews)[0],
+            "random_ap": float(bad.mean()),
+        }
+
+    return measured.by_pair(figures)
+
+
+def on_words(text: str, characters: Floats, tokens: Sequence[str]) -> Floats | None:
+    """The largest value of each token's characters; None if the tokens are not those of the text.
+
+    >>> on_words("a cow.", np.array([0, 0, 1, 2, 1, 5.0]), ["a", "cow", "."])
+    array([0., 2., 5.])
+    """
+    inked = [i for i, character in enumerate(text) if not character.isspace()]
+    if sum(map(len, tokens)) != len(inked):
+        return None
+    values = characters[inked]
+    ends = np.cumsum([len(token) for token in tokens])
+    return np.array([values[end - len(t) : end].max() for t, end in zip(tokens, ends, strict=True)])
+
+
+def recorded_surprisal(segment: dict[str, Any]) -> Floats | None:
+    """The NMT model's surprise at each word, from its recorded probabilities; None if they do not fit."""
+    units, logs = segment["nmt_tok"], segment["nmt_logprobs"]
+    if units is None or logs is None:
+        return None
+    pieces = units.split()
+    bare = [piece.removesuffix("@@").replace("▁", "") for piece in pieces]
+    text = "".join(bare)
+    values = np.repeat(-np.asarray(logs[: len(bare)]), [len(piece) for piece in bare])
+    return on_words(text, values, segment["mt_tok"].split()) if len(values) == len(text) else None
+
+
+def behaviour(data: str | None, options: Options) -> Rows:
+    """The behaviour suite: how often a spoilt translation ranks below the right one."""
+    folder = Path(options.models[0]) if options.models else bundled.folder()
+    suite = bundled.behaviour()
+    engine = open_engine(folder)
+    src = [tagged(text, lp) for text, lp in zip(suite["src"], suite["lp"], strict=True)]
+    good, bad = (engine.score({"src": src, "mt": suite[name].to_list()}).score for name in ("good", "bad"))
+    frame = suite.with_columns(below=pl.Series(bad < good), gap=pl.Series(good - bad))
+    figures = [pl.len().alias("cases"), pl.col("below").mean(), pl.col("gap").mean()]
+    return frame.group_by("kind", maintain_order=True).agg(figures).to_dicts()
+
+
+def unfinished(data: str | None, options: Options) -> Rows:
+    """Scores of beginnings of translations: agreement with humans and with the score of the whole."""
+    measured = Measured.of(data, options)
+    human, whole = measured.human, measured.score().score
+    rows: Rows = []
+    for share in _SHARES:
+        cut = [text[: max(1, round(share * len(text)))] for text in measured.segments["mt"]]
+        for marked in (True, False) if share < 1 else (False,):
+            part = measured.score(texts={"mt": cut}, partial=marked).score
+            with_human = measured.mean(lambda r, s=part: pearson(s[r], human[r]))  # type: ignore[misc]
+            with_whole = measured.mean(lambda r, s=part: pearson(s[r], whole[r]))  # type: ignore[misc]
+            figures = {"r": with_human, "r_whole": with_whole, "mean": float(part.mean())}
+            rows.append({"share": share, "partial": marked, **figures})
+    return rows
+
+
+STUDIES = [
+    Study("bundled-scores", "The bundled model on MLQE-PE: agreement, errors, coverage", scores),
+    Study("bundled-exits", "The bundled model on MLQE-PE: early exit", exits),
+    Study("bundled-words", "The bundled model on MLQE-PE: word tags", words),
+    Study("bundled-behaviour", "The bundled model on the behaviour suite (no data needed)", behaviour),
+    Study("bundled-unfinished", "The bundled model on beginnings of translations", unfinished),
+]

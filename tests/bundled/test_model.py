@@ -1,0 +1,77 @@
+"""The model that comes with the package: it is there, small, needs no torch, and says what it said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from doubtless import bundled
+from doubtless.neural.runtime import open_engine
+from doubtless.neural.tagged import tagged
+from doubtless.reproduce import find
+
+MOST_BYTES = 58_000_000  # before the wheel compresses them
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return open_engine(threads=1)
+
+
+def test_it_is_small():
+    assert sum(path.stat().st_size for path in bundled.folder().rglob("*")) < MOST_BYTES
+
+
+def test_it_scores_in_a_process_without_torch(tmp_path):
+    (tmp_path / "src.txt").write_text("The meeting was moved to Friday.\n", encoding="utf-8")
+    (tmp_path / "mt.txt").write_text("Die Sitzung wurde auf Freitag verschoben.\n", encoding="utf-8")
+    code = (
+        "import sys\nfrom doubtless.cli.main import main\n"
+        f"main(['score', '-s', {str(tmp_path / 'src.txt')!r}, '-t', {str(tmp_path / 'mt.txt')!r},"
+        " '--lp', 'en-de', '--json'])\n"
+        "print([name for name in ('torch', 'transformers', 'onnx') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().splitlines()[-1] == "[]"
+    found = json.loads(done.stdout)
+    assert found["n"] == 1
+    assert found["alpha"] == 0.1
+
+
+def test_it_finds_gross_errors_in_its_own_suite(engine):
+    rows = {row["kind"]: row["below"] for row in find("bundled-behaviour").run(None)}
+    assert min(rows[kind] for kind in ("copy", "empty", "repeated", "unrelated")) >= 0.95
+    assert min(rows.values()) > 0.6  # what is still weak is on the card
+
+
+def test_it_leaves_early_by_its_own_rule_and_says_nearly_the_same(engine):
+    suite = bundled.behaviour().head(60)
+    src = [tagged(text, lp) for text, lp in zip(suite["src"], suite["lp"], strict=True)]
+    texts = {"src": src, "mt": suite["good"].to_list()}
+    traced = engine.trace(texts)
+    assert traced["score"].shape == (12, 60)
+    np.testing.assert_allclose(traced["score"][-1], engine.score(texts).score, atol=1e-6)
+
+
+def test_the_same_weights_run_on_torch(engine):
+    pytest.importorskip("torch")
+    suite = bundled.behaviour().gather_every(24)
+    texts = {"src": suite["src"].to_list(), "mt": suite["good"].to_list()}
+    ours, theirs = engine.score(texts).score, open_engine(runtime="torch").score(texts).score
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.995
+    np.testing.assert_allclose(ours, theirs, atol=0.25)
+
+
+def test_every_calibration_is_for_the_pairs_that_the_model_names():
+    folder = bundled.folder()
+    pairs = json.loads((folder / "config.json").read_text(encoding="utf-8"))["pairs"]
+    files = sorted(path.name for path in folder.glob("calibration*.json"))
+    expected = ["calibration-05.json", "calibration-20.json", "calibration-exit.json", "calibration.json"]
+    assert files == expected
+    for name in files:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert all(f'"{pair}"' in text for pair in pairs)

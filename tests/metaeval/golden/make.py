@@ -1,0 +1,77 @@
+"""Record the figures of the real mt-metrics-eval on seeded random grids.
+
+    git clone https://github.com/google-research/mt-metrics-eval /tmp/mtme
+    PYTHONPATH=/tmp/mtme:tests/metaeval python tests/metaeval/golden/make.py
+
+writes ``mtme.json`` beside this file (commit 68a481a, numpy 2.4.6, scipy 1.17.1). The tests make the
+same grids again from the seeds (``grids.random_grid``) and compare. ``theirs`` holds every statistic of
+``stats.py`` for every grouping; ``permuted`` holds p-values of its permutation tests with all draws done.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+from grids import CASES, PERMUTED, pair_of_metrics, random_grid
+from mt_metrics_eval import stats
+
+GROUPINGS = {"none": "none", "item": "item", "system": "sys"}
+ALL_DRAWS = stats.PermutationSigDiffParams(block_size=10**9)
+
+
+def correlation(human, metric):
+    gold = [None if np.isnan(value) else float(value) for value in human.ravel()]
+    return stats.Correlation(len(human), gold, metric.ravel().tolist())
+
+
+def figures(human, metric):
+    found = correlation(human, metric)
+    rows = {}
+    for by, theirs in GROUPINGS.items():
+        rows |= {
+            f"pearson/{by}": found.Pearson(theirs)[0],
+            f"spearman/{by}": found.Spearman(theirs)[0],
+            f"kendall/{by}": found.Kendall(theirs)[0],
+            f"tau_23/{by}": found.KendallVariants(theirs, "23")[0],
+            f"acc_eq/{by}": found.KendallVariants(theirs, "acc23")[0],
+            f"acc_eq(0.3)/{by}": found.KendallVariants(theirs, "acc23", epsilon=0.3)[0],
+            f"acc_eq*/{by}": found.KendallWithTiesOpt(theirs, "acc23", 1.0)[0],
+            f"tau_23*/{by}": found.KendallWithTiesOpt(theirs, "23", 1.0)[0],
+            f"darr/{by}": found.KendallLike(theirs)[0],
+            f"pdp/{by}": found.Pearson(theirs, pdp=True)[0],
+        }
+        zeros = found.AverageCorrelation(scipy.stats.pearsonr, theirs, replace_nans_with_zeros=True)
+        rows[f"pearson0/{by}"] = zeros(found.gold_scores, found.metric_scores)[0]
+    if not np.isnan(human).any():
+        rows["spa"] = found.PairwiseConfidenceError()[0]
+    return {name: float(value) for name, value in rows.items()}
+
+
+def p_values(case):
+    human, first, second = pair_of_metrics(**case)
+    one, other = correlation(human, first), correlation(human, second)
+    np.random.seed(0)  # noqa: NPY002 - the generator that the peer uses
+    rows = {}
+    for by, theirs in GROUPINGS.items():
+        draws = 1000 if by == "item" else 300
+        pairs = stats.PairwisePermutationSigDiff
+        rows[f"pairs:acc_eq/{by}"] = pairs(other, one, "acc23", theirs, draws, ALL_DRAWS, 0.2, 0.1)[:2]
+        rows[f"pairs:kendall/{by}"] = pairs(other, one, "b", theirs, draws, ALL_DRAWS, 0.0, 0.0)[:2]
+        for name in ("pearson", "spearman", "kendall"):
+            function = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}[name]
+            test = stats.PermutationSigDiff(
+                other, one, getattr(scipy.stats, function), theirs, 300, ALL_DRAWS
+            )
+            rows[f"scores:{name}/{by}"] = test[:2]
+    return {name: [float(p), float(delta)] for name, (p, delta) in rows.items()}
+
+
+if __name__ == "__main__":
+    recorded = {
+        "theirs": [{"case": case, "figures": figures(*random_grid(**case))} for case in CASES],
+        "permuted": [{"case": case, "tests": p_values(case)} for case in PERMUTED],
+    }
+    Path(__file__).with_name("mtme.json").write_text(json.dumps(recorded, indent=1) + "\n")
