@@ -131,14 +131,17 @@ def with_languages(rows: pl.DataFrame, rng: Random) -> pl.DataFrame:
     return rows.with_columns(pl.Series("src", said))
 
 
-def world(folder: Path) -> list[str]:
-    """The texts that the vocabulary is for."""
-    texts: set[str] = set()
+def world(folder: Path) -> dict[str, list[str]]:
+    """The texts that the vocabulary is for, by language."""
+    texts: dict[str, set[str]] = {}
     columns = {"parallel_text": ("src", "tgt"), "mlqe_pe": ("src", "mt"), "wmt_da": ("src", "mt")}
     for name, sides in columns.items():
-        for side in sides:
-            texts |= set(pl.read_parquet(folder / f"{name}.parquet", columns=[side])[side].drop_nulls())
-    return sorted(texts)
+        rows = pl.read_parquet(folder / f"{name}.parquet", columns=["lp", *sides])
+        for number, side in enumerate(sides):
+            languages = rows["lp"].str.split("-").list.get(number)
+            for (language,), part in rows.select(side, language=languages).group_by("language"):
+                texts.setdefault(str(language), set()).update(part[side].drop_nulls())
+    return {language: sorted(found) for language, found in sorted(texts.items())}
 
 
 def main() -> None:

@@ -528,6 +528,33 @@ def test_an_auxiliary_number_is_learnt_where_it_is_known(folder, tmp_path):
     assert found["hter"].shape == found["score"].shape
 
 
+def test_a_run_starts_from_an_earlier_model(folder, tmp_path):
+    first = make(folder, tmp_path / "one", epochs=2)
+    trained = train(first).figures["pearson"]
+    second = make(
+        folder, tmp_path / "two", start=str(tmp_path / "one" / "model"), max_steps=1, learning_rate=0
+    )
+    again = make(folder, tmp_path / "three", max_steps=1, learning_rate=0, encoder_learning_rate=0)
+    resting = replace(second, training=replace(second.training, encoder_learning_rate=0))
+    assert train(resting).figures["pearson"] == pytest.approx(trained, abs=1e-4)
+    assert train(again).figures["pearson"] != pytest.approx(trained, abs=1e-2)
+    with pytest.raises(InputError, match="another one"):
+        train(make(folder, tmp_path / "four", {"hidden_sizes": [8]}, start=str(tmp_path / "one" / "model")))
+    with pytest.raises(InputError, match="not a model to start from"):
+        train(make(folder, tmp_path / "five", start="nowhere"))
+
+
+def test_figures_are_means_over_groups(folder):
+    plan = make(folder, "run", given={"group": "lp"})
+    tokens = new_model(plan.resolved_model).tokens
+    rows = data.rows_of(data.segments_of(as_table(segments(60)), plan), plan.model, tokens)
+    random_scores = np.random.default_rng(0).normal(size=60)
+    found = optimise.agreement(plan.model, {"score": random_scores[None]}, rows)
+    pairs = segments(60)["lp"].to_numpy()
+    parts = [pearson(random_scores[pairs == lp], rows.human[pairs == lp]) for lp in ("en-de", "de-en")]
+    assert found["pearson"] == pytest.approx(np.mean(parts))
+
+
 def test_sources_are_held_out_with_all_their_translations():
     frame = pl.concat([segments(100), segments(100).with_columns(mt=pl.lit("x"))])
     kept, out = data.held_out(frame, seed=0)

@@ -19,7 +19,7 @@ from doubtless.neural.vocabulary import BYTES, trim  # noqa: E402
 def folders(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary")
     write_encoder(path / "whole")
-    kept = trim(path / "whole", TEXTS[:4] * 5, 85, path / "small")
+    kept = trim(path / "whole", {"en": TEXTS[:4:2] * 5, "de": TEXTS[1:4:2]}, 85, path / "small")
     return path / "whole", path / "small", kept
 
 
@@ -61,4 +61,4 @@ def test_no_script_is_lost(folders, text):
 
 def test_too_small_a_vocabulary_is_refused(folders, tmp_path):
     with pytest.raises(InputError, match="no room for the"):
-        trim(folders[0], TEXTS, 10, tmp_path / "none")
+        trim(folders[0], {"en": TEXTS}, 10, tmp_path / "none")

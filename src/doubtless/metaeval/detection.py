@@ -1,4 +1,4 @@
-"""How well numbers find what is wrong: average precision, the best F1 and the best correlation over thresholds.
+"""How well numbers find what is wrong: average precision, the best F1 and correlation over thresholds.
 
 Items are words or segments, ``wrong`` says which of them are bad, and a higher suspicion should mean worse.
 Equal suspicions form one step of the curve, so that the order of items never matters.

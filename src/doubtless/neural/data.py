@@ -39,7 +39,7 @@ class Rows:
 
     ``texts`` holds each distinct text once and ``which`` says, by name, which of them each row has;
     ``labels`` belong to the tokens of each row's translation, ``auxiliary`` has a line a row and a column for
-    each further number that is learnt (NaN: not known).
+    each further number that is learnt (NaN: not known); ``groups`` those that figures are averaged over.
     """
 
     texts: Sequence[Tokenized]
@@ -49,6 +49,7 @@ class Rows:
     labels: Sequence[Sequence[int]] | None = None
     fertility: Floats | None = None
     auxiliary: Floats | None = None
+    groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.human)
@@ -148,7 +149,7 @@ def _read_all(plan: Plan, paths: Sequence[str], where: str, notes: list[str]) ->
 def _columns(plan: Plan) -> list[str]:
     data = plan.data
     known = [data.human, data.src, data.mt, data.ref, data.lp, data.score, data.tags, data.words]
-    return [*known, data.unfinished, *plan.model.auxiliary]
+    return [*known, data.unfinished, *plan.model.auxiliary, *([data.group] if data.group else [])]
 
 
 def segments_of(table: Table, plan: Plan, notes: list[str] | None = None) -> pl.DataFrame:
@@ -166,6 +167,8 @@ def segments_of(table: Table, plan: Plan, notes: list[str] | None = None) -> pl.
     frame = pl.DataFrame(found).with_columns(human=table.numbers(data.human))
     if model.outputs == "error":
         frame = frame.with_columns(score=table.numbers(data.score))
+    if data.group:
+        frame = frame.with_columns(pl.Series("group", table.labels([data.group])))
     for name in model.auxiliary:
         frame = frame.with_columns(pl.Series(name, table.numbers(name, missing=True)))
     if model.partial and table.has(data.unfinished):
@@ -289,7 +292,8 @@ def rows_of(frame: pl.DataFrame, config: ModelConfig, tokens: Tokens) -> Rows:
     }
     human = frame["human"].to_numpy()
     extra = frame.select(config.auxiliary).to_numpy() if config.auxiliary else None
-    return Rows(kept, which, human, numbers["score"], labels, numbers["fertility"], extra)
+    groups = frame["group"].to_numpy() if "group" in frame.columns else None
+    return Rows(kept, which, human, numbers["score"], labels, numbers["fertility"], extra, groups)
 
 
 def prefix_shares(count: int, seed: int, epoch: int) -> Floats:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -135,6 +135,25 @@ def learnt_weights(estimator: Estimator, training: TrainingConfig) -> dict[str, 
     }
 
 
+def start_from(estimator: Estimator, folder: Path, training: TrainingConfig) -> None:
+    """Take over the weights of a trained model; frozen embeddings stay the encoder's own."""
+    try:
+        weights = load_file(folder / "model.safetensors")
+    except Exception as error:
+        raise InputError(f"{folder}: this is not a model to start from ({reason(error)})") from None
+    own = estimator.state_dict()
+    if training.freeze_embeddings or training.freeze:
+        kept = {name for name in own if "embeddings." in name}
+        weights = {name: value for name, value in weights.items() if name not in kept}
+        own = {name: value for name, value in own.items() if name not in kept}
+    wrong = sorted(set(own) ^ set(weights)) or [
+        name for name in own if own[name].shape != weights[name].shape
+    ]
+    if wrong:
+        raise InputError(f"{folder}: the model to start from is another one ({wrong[0]})")
+    estimator.load_state_dict(weights, strict=False)
+
+
 def fixed_digest(estimator: Estimator, training: TrainingConfig) -> str:
     """Sixteen hex digits of the weights that training does not change."""
     learnt = learnt_weights(estimator, training)
@@ -252,25 +271,35 @@ def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
 def agreement(
     config: ModelConfig, outputs: Mapping[str, Any], rows: Rows, mean: float = 0.0, sd: float = 1.0
 ) -> dict[str, Any]:
-    """Figures of outputs (exits, rows) against humans; ``error_pearson`` is that of errors with true ones."""
+    """Figures of outputs (exits, rows) against humans; ``error_pearson`` is that of errors with true ones.
+
+    Correlations are means over the groups of the rows, if they have any.
+    """
     found = rescaled(dict(outputs), mean, sd)
     target = rows.target * sd + (0 if config.outputs == "error" else mean)
     predictions = found["error" if config.outputs == "error" else "score"]
     last = predictions[-1]
+
+    def averaged(figure: Callable[[Any, Any], float], prediction: Any, truth: Any) -> float:
+        if rows.groups is None:
+            return figure(prediction, truth)
+        parts = [rows.groups == group for group in np.unique(rows.groups)]
+        return float(np.mean([figure(prediction[part], truth[part]) for part in parts]))
+
     figures: dict[str, Any] = {
-        "pearson": pearson(last, target),
-        "spearman": spearman(last, target),
-        "kendall": kendall(last, target),
+        "pearson": averaged(pearson, last, target),
+        "spearman": averaged(spearman, last, target),
+        "kendall": averaged(kendall, last, target),
         "mae": float(np.abs(last - target).mean()),
     }
     if len(predictions) > 1:
-        figures["pearson_by_exit"] = [pearson(prediction, target) for prediction in predictions]
+        figures["pearson_by_exit"] = [averaged(pearson, prediction, target) for prediction in predictions]
     if config.outputs == "score+error" and config.error_target == "last":
         missed = np.abs(predictions[:-1] - last)
         figures["error_pearson"] = pearson(found["error"][:-1].ravel(), missed.ravel())
     elif config.outputs in ("score+error", "score+error+change", "mean+variance"):
         claimed = found["error"][-1] if "error" in found else np.sqrt(found["variance"][-1])
-        figures["error_pearson"] = pearson(claimed, np.abs(last - target))
+        figures["error_pearson"] = averaged(pearson, claimed, np.abs(last - target))
     elif config.outputs == "quantiles":
         ends = found["quantiles"][-1]
         figures["coverage"] = float(((ends[:, 0] <= target) & (target <= ends[:, -1])).mean())

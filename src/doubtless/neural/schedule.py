@@ -46,6 +46,8 @@ class DataConfig:
     tags, words
         For models with ``word_tags``: one label a whitespace token, as a list or separated by blanks, and
         the column with the tokens; without such a column they are those of the translation.
+    group
+        Column of groups, such as ``lp``: figures on the validation rows are then means over groups.
     unfinished
         For models with ``partial``: whether the row's translation is a prefix. Without such a column
         prefixes are drawn anew in each epoch.
@@ -65,6 +67,7 @@ class DataConfig:
     score: str = "score"
     tags: str = "mt_tags"
     words: str = "mt_tok"
+    group: str = ""
     unfinished: str = "unfinished"
 
     def __post_init__(self) -> None:
@@ -83,6 +86,9 @@ class TrainingConfig:
     ----------
     output
         Folder of the run: ``model/``, ``metrics.jsonl``, ``checkpoints/`` and ``cache/``.
+    start
+        Folder of a model to start from: its weights replace those of the encoder and the new heads. The
+        vocabulary may differ as long as the embeddings are frozen: they are the encoder's.
     seed
         Decides everything that is random.
     epochs, max_steps
@@ -121,6 +127,7 @@ class TrainingConfig:
     """
 
     output: str = ""
+    start: str = ""
     seed: int = 0
     epochs: int = 1
     max_steps: int = 0

@@ -174,6 +174,8 @@ def _set_up(plan: Plan, say: Say, watch: Watch) -> _Run:
     estimator = model.estimator
     # The encoder by the name it has in the file, not by its path here.
     estimator.config = replace(estimator.config, encoder=plan.model.encoder)
+    if training.start:
+        optimise.start_from(estimator, plan.folder / training.start, training)
     if training.freeze > estimator.encoder.depth:
         raise InputError(f"freeze = {training.freeze}, but the encoder has {estimator.encoder.depth} layers")
     parts = [data.rows_of(frame, plan.model, model.tokens) for frame in (train_frame, dev_frame)]

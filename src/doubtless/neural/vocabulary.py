@@ -1,7 +1,8 @@
 """A smaller vocabulary for an encoder: most of a multilingual model is embeddings of tokens it never meets.
 
-Pieces are kept by how often they occur in given text and, so that languages the text lacks still read well,
-by how probable the tokenizer itself holds them. Every single character stays, and what is no known character
+Pieces are kept by how often they occur in given text of each language, in which small languages count for
+more than their share, and, so that languages the text lacks still read well, by how probable the tokenizer
+itself holds them. Every single character stays, and what is no known character
 falls back to its bytes: no script is lost, rare words only take more tokens.
 """
 
@@ -11,7 +12,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from doubtless.errors import InputError
 
 BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 _PRIOR = 0.15  # share of a piece's weight that comes from the tokenizer's own probabilities
+_SMALL = 0.3  # languages count by this power of their text: with 1 small ones would lose their words
 _BLANK = "▁"
 _CHUNK = 20_000
 _TABLE = "embeddings.word_embeddings.weight"
@@ -46,8 +48,23 @@ def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[int]:
         yield from encoding.ids
 
 
+def shares(counts: Mapping[str, Counter[int]]) -> dict[int, float]:
+    """How much each token is used, when each language counts by a power of its text.
+
+    >>> found = shares({"en": Counter({1: 900, 2: 100}), "si": Counter({3: 10})})
+    >>> round(found[3] / (found[1] + found[2]), 2)  # ten of a thousand would be 0.01
+    0.25
+    """
+    found: dict[int, float] = {}
+    for used in counts.values():
+        total = sum(used.values())
+        for token, count in used.items():
+            found[token] = found.get(token, 0.0) + count / total * total**_SMALL
+    return found
+
+
 def chosen(
-    pieces: Sequence[tuple[str, float]], counts: Counter[int], special: set[int], size: int
+    pieces: Sequence[tuple[str, float]], counts: Mapping[int, float], special: set[int], size: int
 ) -> list[int]:
     """The ids to keep, in their order: special tokens, all single characters, then the weightiest pieces.
 
@@ -68,19 +85,19 @@ def chosen(
     >>> chosen(pieces, Counter({4: 10}), {0}, 4)
     [0, 1, 2, 4]
     """
-    seen = max(1, sum(counts.values()))
+    seen = sum(counts.values()) or 1
     likely = [math.exp(score) if i not in special else 0.0 for i, (_, score) in enumerate(pieces)]
     total = sum(likely) or 1.0
     kept = special | {i for i, (piece, _) in enumerate(pieces) if len(piece.removeprefix(_BLANK)) <= 1}
     if len(kept) > size:
         raise InputError(f"a vocabulary of {size} has no room for the {len(kept)} single characters")
-    weight = [(1 - _PRIOR) * counts[i] / seen + _PRIOR * likely[i] / total for i in range(len(pieces))]
+    weight = [(1 - _PRIOR) * counts.get(i, 0) / seen + _PRIOR * likely[i] / total for i in range(len(pieces))]
     others = sorted((i for i in range(len(pieces)) if i not in kept), key=lambda i: -weight[i])
     return sorted(kept | set(others[: size - len(kept)]))
 
 
 def trim(
-    encoder: str | Path, texts: Iterable[str], size: int, output: str | Path, seed: int = 0
+    encoder: str | Path, texts: Mapping[str, Iterable[str]], size: int, output: str | Path, seed: int = 0
 ) -> list[int]:
     """Write an encoder folder with a smaller vocabulary; return the old ids of the tokens it kept.
 
@@ -89,7 +106,7 @@ def trim(
     encoder
         Folder of a Hugging Face encoder with a unigram tokenizer (XLM-R, E5, MiniLM).
     texts
-        What the vocabulary is for.
+        What the vocabulary is for, by language.
     size
         Tokens to keep; 256 bytes come on top.
     output
@@ -105,7 +122,8 @@ def trim(
     if model["type"] != "Unigram":
         raise InputError(f"{old}: the tokenizer is a {model['type']} model, only Unigram can be trimmed")
     special = {int(token["id"]) for token in definition["added_tokens"]}
-    keep = chosen([tuple(p) for p in model["vocab"]], count_tokens(tokenizer, texts), special, size)
+    used = shares({language: count_tokens(tokenizer, some) for language, some in texts.items()})
+    keep = chosen([tuple(p) for p in model["vocab"]], used, special, size)
     place = {before: after for after, before in enumerate(keep)}
     worst = min(score for _, score in model["vocab"])
     model["vocab"] = [model["vocab"][i] for i in keep] + [[name, worst - 10] for name in BYTES]
