@@ -41,7 +41,7 @@ def problem(
         share = tied_share(np.round(quality / step))
         low, high = (step, high) if share < ties else (low, step)
     human = np.round(quality / step)
-    first, second = (quality + noise * rng.normal(size=quality.shape) for noise in (1.0, 1.05))
+    first, second = (quality + noise * rng.normal(size=quality.shape) for noise in (1.0, 1.015))
     return human, first, second
 
 

@@ -15,14 +15,6 @@ SIGNS_SEED = 4  # of the published procedure, so that figures can be compared
 PERMUTATIONS = 1000
 
 
-def _differences(scores: Floats, known: np.ndarray) -> Floats:
-    """Differences of each pair of systems on the items that both have; 0 elsewhere (items by pairs)."""
-    first, second = np.triu_indices(len(scores), 1)
-    both = known[first] & known[second]
-    filled = np.where(known, scores, 0.0)
-    return np.where(both, filled[first] - filled[second], 0.0).T
-
-
 def pairwise_p_values(
     scores: Floats, known: np.ndarray, *, permutations: int = PERMUTATIONS, seed: int = SIGNS_SEED
 ) -> Floats:
@@ -44,17 +36,37 @@ def pairwise_p_values(
     >>> bool(abs(p[0] - 1 / 32) < 0.02)
     True
     """
-    differences = _differences(scores, known)
-    observed = differences.sum(axis=0)
+    return _p_values(scores[None], known, permutations, seed)[0]
+
+
+def _p_values(stack: Floats, known: np.ndarray, permutations: int, seed: int) -> Floats:
+    """P-values of several scores of the same systems and items, with the same signs."""
+    kinds, systems, items = stack.shape
+    first, second = np.triu_indices(systems, 1)
+    filled = np.where(known, stack, 0.0)
+    complete = bool(known.all())
+    if complete:  # signs times differences are differences of signs times scores
+        columns = filled.reshape(kinds * systems, items).T
+    else:
+        both = known[first] & known[second]
+        pairs = np.where(both, filled[:, first] - filled[:, second], 0.0)
+        columns = pairs.reshape(kinds * len(first), items).T
+
+    def sums_of_pairs(sums: Floats) -> Floats:
+        if not complete:
+            return sums.reshape(-1, kinds, len(first))
+        parts = sums.reshape(-1, kinds, systems)
+        return parts[:, :, first] - parts[:, :, second]
+
     # Sums of the same numbers in another order differ by rounding; equal sums must count as reached.
-    slack = 1e-12 * np.abs(differences).sum(axis=0)
-    rng = np.random.default_rng(seed)
-    draws = rng.random(size=(permutations, scores.shape[1]), dtype=np.float32)
-    reached = np.zeros(len(observed))
-    step = max(1, (1 << 22) // max(1, scores.shape[1]))
+    bar = sums_of_pairs(columns.sum(axis=0))[0]
+    bar = bar - 1e-12 * np.abs(filled).sum(axis=(1, 2))[:, None]
+    draws = np.random.default_rng(seed).random(size=(permutations, items), dtype=np.float32)
+    reached = np.zeros(bar.shape)
+    step = max(1, (1 << 20) // max(1, items))
     for start in range(0, permutations, step):
         signs = 2.0 * np.rint(draws[start : start + step]).astype(np.float64) - 1.0
-        reached += (signs @ differences >= observed - slack).sum(axis=0)
+        reached += (sums_of_pairs(signs @ columns) >= bar).sum(axis=0)
     return reached / permutations
 
 
@@ -63,8 +75,8 @@ def soft_accuracies(human: Floats, metric: Floats) -> Floats:
     known = ~np.isnan(human)
     first, second = np.triu_indices(len(human), 1)
     common = (known[first] & known[second]).any(axis=1)
-    gap = np.abs(pairwise_p_values(human, known) - pairwise_p_values(metric, known))
-    return np.where(common, 1.0 - gap, np.nan)
+    gold, mine = _p_values(np.stack([human, metric]), known, PERMUTATIONS, SIGNS_SEED)
+    return np.where(common, 1.0 - np.abs(gold - mine), np.nan)
 
 
 def soft_pairwise_accuracy(human: Floats, metric: Floats) -> float:
