@@ -3,9 +3,9 @@
     python benchmarks/gp.py [--rows 2500] [--rounds 5] [--peers-python PATH]
 
 Matern 5/2 with a length-scale for each of 17 features; three tanh terms for us and for GPy, no warping for
-scikit-learn, which has none. Every program runs in a process of its own and is asked for one evaluation at a time,
-turn by turn; CPU seconds are the median over the rounds. Before that the values at the same parameters are compared.
-GPy and scikit-learn may live in another environment: name its Python.
+scikit-learn, which has none. Every program runs in a process of its own and is asked for one evaluation at a
+time, turn by turn; CPU seconds are the median over the rounds. Before that the values at the same parameters
+are compared. GPy and scikit-learn may live in another environment: name its Python.
 """
 
 from __future__ import annotations

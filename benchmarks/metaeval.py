@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from doubtless.metaeval.pair_swaps import agreement_swap
 from doubtless.metaeval.pairs import count_pairs
 from doubtless.metaeval.soft import soft_pairwise_accuracy
-from doubtless.metaeval.swaps import agreement_swap, score_swap, verdict
+from doubtless.metaeval.swaps import score_swap, verdict
 from doubtless.metaeval.ties import calibrate_ties
 
 PERMUTATIONS = 1000
@@ -41,7 +42,7 @@ def problem(
         share = tied_share(np.round(quality / step))
         low, high = (step, high) if share < ties else (low, step)
     human = np.round(quality / step)
-    first, second = (quality + noise * rng.normal(size=quality.shape) for noise in (1.0, 1.015))
+    first, second = (quality + noise * rng.normal(size=quality.shape) for noise in (1.0, 1.0))
     return human, first, second
 
 
@@ -143,9 +144,10 @@ def main() -> None:
         1000,
         scale,
     )
-    swap = agreement_swap(human, first, second, epsilons)
-    drawn = swap.draw(np.random.default_rng(0), 10_000) >= swap.delta - 1e-12
-    print(f"  its p-value: exact {verdict(swap).p:.4f}, of 10,000 draws {drawn.mean():.4f}")
+    for unit in ("pairs", "items"):
+        swap = agreement_swap(human, first, second, epsilons, unit=unit)
+        drawn = swap.draw(np.random.default_rng(0), 10_000) >= swap.delta - 1e-12
+        print(f"  swapping {unit}: exact p-value {verdict(swap).p:.4f}, of 10,000 draws {drawn.mean():.4f}")
     compare(
         f"PERM-BOTH of Pearson, {PERMUTATIONS}",
         lambda: (

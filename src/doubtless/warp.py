@@ -85,14 +85,17 @@ class TanhWarp:
         z = np.asarray(z, dtype=np.float64)
         reach = sum(self.a)
         low, high = z - reach, z + reach
-        y = z.copy()
+        y, last = z.copy(), high - low
         moving = np.ones(z.shape, dtype=bool)
         for _ in range(_MOST_STEPS):
             gap = self.forward(y) - z
             low, high = np.where(gap <= 0, y, low), np.where(gap >= 0, y, high)
             step = y - gap * np.exp(-self.log_derivative(y))
-            # Where Newton leaves the bracket (f is steep beside flat), halve the bracket instead.
-            step = np.where((step > low) & (step < high), step, (low + high) / 2)
+            # Where Newton leaves the bracket or does not halve its step (f is steep beside flat, and it may
+            # go round in circles), halve the bracket instead.
+            sound = (step > low) & (step < high) & (2 * np.abs(step - y) <= last)
+            step = np.where(sound, step, (low + high) / 2)
+            last = np.abs(step - y)
             # A row that has arrived stays, so that its value does not depend on the rows beside it.
             moving &= np.abs(step - y) > 1e-15 * np.maximum(1.0, np.abs(y))
             if not moving.any():

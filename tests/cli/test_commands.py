@@ -142,7 +142,7 @@ def test_a_table_can_come_from_standard_input(calibration):
             "quotes is csv or none, found 'maybe'",
         ),
         (["evaluate", FORECASTS], "a forecast needs a score column, or samples, or lower and upper"),
-        (["reproduce", "nothing"], "nothing is called 'nothing', expected one of: conformal-table1,"),
+        (["reproduce", "nothing"], "nothing is called 'nothing', expected one of: bundled-scores,"),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_code_2(arguments, sentence):

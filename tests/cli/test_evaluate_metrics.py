@@ -99,7 +99,7 @@ def test_the_rules_of_a_year_apply_to_tables(table, capsys, year):
 
 
 def test_a_folder_of_the_metrics_task_is_evaluated(tmp_path, capsys):
-    from test_files import write_test_set
+    from testset import write_test_set
 
     root = tmp_path / "wmt24"
     write_test_set(root, "en-es")
@@ -131,7 +131,7 @@ def test_mistakes_are_one_sentence(table, arguments, sentence):
 
 
 def test_a_folder_with_a_choice_asks_for_it(tmp_path):
-    from test_files import write_test_set
+    from testset import write_test_set
 
     write_test_set(tmp_path)
     with pytest.raises(DoubtlessError, match="which references for en-de"):

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from grids import pair_of_metrics, random_grid
 
+from doubtless.metaeval.pair_swaps import agreement_swap, kendall_swap
 from doubtless.metaeval.pairs import grouped
 from doubtless.metaeval.soft import soft_pairwise_accuracy
 from doubtless.metaeval.statistics import Statistic, segment_figure
-from doubtless.metaeval.swaps import agreement_swap, kendall_swap, score_swap, verdict
+from doubtless.metaeval.swaps import score_swap, verdict
 from doubtless.metaeval.ties import calibrate_ties
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "mtme.json").read_text())

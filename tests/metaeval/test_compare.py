@@ -102,7 +102,7 @@ def test_the_signature_says_what_a_figure_depends_on():
         "pairs:en-de",
         "avg:macro",
         "boot:items.50",
-        "test:1.exact+0.of.200",
+        "test:items.1.exact+0.of.200",
         "seed:0",
         "version:doubtless.",
     ):
@@ -145,6 +145,7 @@ def test_a_metric_must_score_what_humans_scored():
             "only tau_23 and acc_eq of segments take a tie threshold",
         ),
         (lambda: Statistic("pearson", undefined="skip"), "undefined is drop or zero"),
+        (lambda: Plan(unit="words"), "a unit is items or pairs, found 'words'"),
         (lambda: Plan("median"), "an average is macro or micro, found 'median'"),
         (lambda: preset("wmt99"), "there are no rules 'wmt99', expected one of: wmt22, wmt23, wmt24"),
     ],

@@ -7,14 +7,15 @@ import pytest
 from grids import pair_of_metrics, random_grid
 from scipy.stats import binomtest
 
+from doubtless.metaeval.pair_swaps import agreement_swap, item_swap, kendall_swap, signs_p_value
 from doubtless.metaeval.pairs import grouped
+from doubtless.metaeval.statistics import by_group
 from doubtless.metaeval.swaps import (
     Swap,
-    agreement_swap,
-    kendall_swap,
+    _standard,
     mean_of,
+    random_bits,
     score_swap,
-    signs_p_value,
     soft_swap,
     verdict,
 )
@@ -41,24 +42,53 @@ def _agree(human, metric, epsilon):
 
 @pytest.mark.parametrize("missing", [0.0, 0.1, 0.3])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_exact_p_values_agree_with_ten_thousand_draws(missing, seed):
+@pytest.mark.parametrize("unit", ["pairs", "items"])
+def test_exact_p_values_agree_with_ten_thousand_draws(missing, seed, unit):
     human, first, second = pair_of_metrics(systems=5, items=80, missing=missing, seed=seed)
-    swap = agreement_swap(human, first, second, (0.0, 0.1))
+    swap = agreement_swap(human, first, second, (0.0, 0.1), unit=unit)
     exact = verdict(swap)
     assert exact.draws == 0
     assert share_reached(swap, 10_000) == pytest.approx(exact.p, abs=4 * 0.5 / 100)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "wins", "losses"),
-    [([3, 6], [3, 2], [1, 2]), ([1, 3, 10], [2, 3, 1], [1, 0, 3]), ([6, 15], [0, 4], [0, 1])],
+    ("steps", "wins", "losses"),
+    [
+        ([2, 1], [3, 2], [1, 2]),
+        ([30, 10, 3], [2, 3, 1], [1, 0, 3]),
+        ([5, 2], [0, 4], [0, 1]),
+        ([0, 1], [3, 2], [1, 4]),
+    ],
 )
-def test_the_transform_adds_up_all_sign_vectors(sizes, wins, losses):
-    weights = np.repeat(1 / np.array(sizes), np.array(wins) + losses)
-    seen = float(np.dot(1 / np.array(sizes), np.array(wins) - losses))
+def test_the_transform_adds_up_all_sign_vectors(steps, wins, losses):
+    weights = np.repeat(steps, np.array(wins) + losses)
+    seen = np.dot(steps, np.array(wins) - losses)
     every = np.array([np.dot(weights, signs) for signs in product((-1, 1), repeat=len(weights))])
-    p = signs_p_value(np.array(sizes), np.array(wins), np.array(losses))
-    assert p == pytest.approx((every >= seen - 1e-9).mean(), abs=1e-12)
+    p = signs_p_value(np.array(steps, dtype=float), np.array(wins), np.array(losses))
+    assert p == pytest.approx((every >= seen).mean(), abs=1e-12)
+
+
+def test_swapping_items_is_the_same_from_counts_and_from_shares():
+    human, first, second = pair_of_metrics(systems=5, items=80, missing=0.2, seed=1)
+    counted = agreement_swap(human, first, second, (0.0, 0.0), unit="items")
+    shares = item_swap(by_group("acc_eq", human, first), by_group("acc_eq", human, second))
+    assert shares.delta == pytest.approx(counted.delta)
+    assert share_reached(shares, 10_000) == pytest.approx(verdict(counted).p, abs=0.02)
+
+
+def test_swapping_items_is_valid_and_swapping_pairs_is_not():
+    """Equally good metrics: pairs of an item share translations, and are not independent."""
+    found = {"items": [], "pairs": []}
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        quality = rng.normal(size=(12, 60))
+        human = np.round(quality)
+        first, second = quality + rng.normal(size=(2, 12, 60))
+        for unit, p in found.items():
+            p.append(verdict(agreement_swap(human, first, second, (0.0, 0.0), unit=unit)).p)
+    share = {unit: np.mean(np.array(p) <= 0.05) for unit, p in found.items()}
+    assert share["items"] <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 200)
+    assert share["pairs"] > 0.1
 
 
 def test_few_systems_are_swapped_in_all_ways():
@@ -77,12 +107,9 @@ def test_few_systems_are_swapped_in_all_ways():
 def test_the_fast_way_of_pearson_is_the_slow_way(by):
     human, first, second = (grouped(x, by) for x in pair_of_metrics(systems=5, items=40, missing=0.2, seed=1))
     fast = score_swap("pearson", human, first, second).draw(np.random.default_rng(3), 20)
-    from doubtless.metaeval.statistics import by_group
-    from doubtless.metaeval.swaps import _signs, _standard
-
     known = ~np.isnan(human)
     a, b = (np.where(known, _standard(x, known), 0.0) for x in (first, second))
-    own = _signs(np.random.default_rng(3), 20, human.size).reshape(20, *human.shape).astype(bool)
+    own = random_bits(np.random.default_rng(3), 20, human.size).reshape(20, *human.shape).astype(bool)
     slow = [
         np.nanmean(by_group("pearson", human, np.where(w, a, b)))
         - np.nanmean(by_group("pearson", human, np.where(w, b, a)))
@@ -108,7 +135,9 @@ def test_metrics_that_say_the_same_are_not_told_apart():
     human, metric = random_grid(systems=5, items=30, missing=0.1, seed=0)
     for swap in (
         agreement_swap(human, metric, metric, (0.0, 0.0)),
+        agreement_swap(human, metric, metric, (0.0, 0.0), unit="items"),
         kendall_swap(human, metric, metric),
+        item_swap(metric[0], metric[0]),
         score_swap("pearson", human, metric, metric),
         soft_swap(human, metric, metric),
     ):

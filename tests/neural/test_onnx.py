@@ -45,7 +45,7 @@ VARIANTS = {
 CASES = [(variant, "bert" if variant in ("kinds", "parts") else "xlm-roberta") for variant in VARIANTS]
 PLAIN_TOLERANCE = 1e-5
 # Random weights of 16 channels are the worst case; trained models of 384 are at 0.999 and better.
-BYTES_CORRELATION, BYTES_TOLERANCE = 0.98, 0.5
+BYTES_CORRELATION, BYTES_TOLERANCE = 0.98, 0.7
 
 
 @pytest.fixture(scope="module")

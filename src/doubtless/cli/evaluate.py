@@ -66,6 +66,10 @@ def evaluate(
     resamples: Annotated[
         int, typer.Option(min=0, help="Resamples of a bootstrap interval.", rich_help_panel=_METRICS)
     ] = 1000,
+    swap: Annotated[
+        str,
+        typer.Option(help="What tests within items swap: items, or pairs as WMT.", rich_help_panel=_METRICS),
+    ] = "items",
     system_column: Annotated[
         str, typer.Option(help="Column of systems.", rich_help_panel=_METRICS)
     ] = "system",

@@ -70,7 +70,8 @@ class Column:
 
 def evaluate_metrics(given: Mapping[str, Any]) -> None:
     """Compare metrics as the options ask, and print it."""
-    plan = Plan(given["average"], given["resamples"], given["draws"], seed=given["seed"])
+    numbers = {name: given[name] for name in ("resamples", "draws", "seed")}
+    plan = Plan(given["average"], unit=given["swap"], **numbers)
     if Path(given["file"]).is_dir():
         grids, overall, metrics = _from_folder(given, plan)
         doubt: dict[str, dict[str, float | None]] = {}
@@ -122,10 +123,13 @@ def _from_table(given: Mapping[str, Any]) -> tuple[list[Grid], list[str], dict[s
     if len(set(names)) < len(names):
         raise InputError(f"a metric is named twice: {', '.join(names)}")
     table = o.read_table(given)
+    rows = len(table)
     sign = -1.0 if given["human"].startswith("-") else 1.0
     plan = Evaluation(given["alpha"], given["splits"], given["share"], given["seed"])
     table, y = with_human(table, given["human"].removeprefix("-"), plan.bounds)
     y = sign * y
+    if len(table) < rows:
+        warn(f"{rows - len(table):,} of {rows:,} rows have no human score and are left out")
     scores: dict[str, Floats] = {}
     doubt: dict[str, Any] = {}
     for column in columns:

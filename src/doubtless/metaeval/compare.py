@@ -14,13 +14,12 @@ from doubtless.errors import InputError
 from doubtless.formats.words import listed
 from doubtless.metaeval.bootstrap import draw_weights, interval, resampled
 from doubtless.metaeval.grid import Grid
+from doubtless.metaeval.pair_swaps import agreement_swap, item_swap, kendall_swap
 from doubtless.metaeval.pairs import Floats, grouped
-from doubtless.metaeval.statistics import Figure, Statistic, figure
+from doubtless.metaeval.statistics import Figure, Statistic, by_group, figure
 from doubtless.metaeval.swaps import (
     Swap,
     Verdict,
-    agreement_swap,
-    kendall_swap,
     mean_of,
     score_swap,
     soft_swap,
@@ -42,6 +41,9 @@ class Plan:
     draws, stop
         Permutations of a test that has no closed form, and after how many that reach the difference it
         stops; 0 draws for no tests.
+    unit
+        What is swapped in tests of figures within items: whole ``items``, or ``pairs`` one by one as the WMT
+        tasks do since 2023, which finds differences too easily.
     level
         p-values up to this make a difference count.
     seed
@@ -52,12 +54,15 @@ class Plan:
     resamples: int = 1000
     draws: int = 1000
     stop: int = 100
+    unit: str = "items"
     level: float = 0.05
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.average not in ("macro", "micro"):
             raise InputError(f"an average is macro or micro, found '{self.average}'")
+        if self.unit not in ("items", "pairs"):
+            raise InputError(f"a unit is items or pairs, found '{self.unit}'")
         if min(self.resamples, self.draws) < 0:
             raise InputError("resamples and draws must not be negative")
 
@@ -154,7 +159,10 @@ def compare(
     swaps = {}
     for a, b in combinations(defined, 2) if plan.draws else ():
         thresholds = [(measured[a][grid.name].epsilon, measured[b][grid.name].epsilon) for grid in used]
-        parts = [swap_of(statistic, grid, a, b, pair) for grid, pair in zip(used, thresholds, strict=True)]
+        parts = [
+            swap_of(statistic, grid, a, b, pair, plan.unit)
+            for grid, pair in zip(used, thresholds, strict=True)
+        ]
         swaps[a, b] = mean_of(parts, shares)
     verdicts = {
         pair: verdict(swap, draws=plan.draws, seed=plan.seed, stop=plan.stop) for pair, swap in swaps.items()
@@ -191,12 +199,17 @@ def _interval(
 
 
 def swap_of(
-    statistic: Statistic, grid: Grid, first: str, second: str, epsilons: tuple[float, float] = (0.0, 0.0)
+    statistic: Statistic,
+    grid: Grid,
+    first: str,
+    second: str,
+    epsilons: tuple[float, float] = (0.0, 0.0),
+    unit: str = "items",
 ) -> Swap:
     """The permutation test that fits a statistic.
 
-    Agreement of pairs and tau-b within items swap pairs; tie thresholds stay as they were calibrated.
-    Everything else swaps standardised scores.
+    Figures within items swap whole items, or pairs; tie thresholds stay as they were calibrated. Agreement
+    within systems or overall can only swap pairs. Everything else swaps standardised scores.
     """
     if statistic.name == "spa":
         human, scores = grid.segment_scores(first)
@@ -206,13 +219,21 @@ def swap_of(
         known = np.isfinite(human) & np.isfinite(a) & np.isfinite(b)
         name = "acc_eq" if statistic.name == "accuracy" else statistic.name
         return score_swap(name, human[known][:, None], a[known][:, None], b[known][:, None])
-    human, a, b = (grouped(x, statistic.by) for x in (grid.human, grid.metrics[first], grid.metrics[second]))
-    if statistic.name in ("acc_eq", "tau_23"):
-        return agreement_swap(human, a, b, epsilons, 1.0 if statistic.name == "acc_eq" else 2.0)
-    if statistic.name == "kendall" and statistic.by == "item":
-        return kendall_swap(human, a, b)
     if statistic.name in ("pdp", "darr"):
         raise InputError(f"there is no test of differences of '{statistic.name}': ask for no draws")
+    human, a, b = (grouped(x, statistic.by) for x in (grid.human, grid.metrics[first], grid.metrics[second]))
+    by_item = statistic.by == "item"
+    if statistic.name in ("acc_eq", "tau_23"):
+        scale = 1.0 if statistic.name == "acc_eq" else 2.0
+        return agreement_swap(human, a, b, epsilons, unit=unit if by_item else "pairs", scale=scale)
+    if by_item and unit == "items":
+        values = [by_group(statistic.name, human, scores) for scores in (a, b)]
+        if statistic.undefined == "zero":
+            large = (~np.isnan(human)).sum(axis=0) > 1
+            values = [np.where(large, np.nan_to_num(v), np.nan) for v in values]
+        return item_swap(*values)
+    if by_item and statistic.name == "kendall":
+        return kendall_swap(human, a, b)
     return score_swap(statistic.name, human, a, b)
 
 
@@ -278,7 +299,8 @@ def signature(
     ]
     if verdicts:
         exact = sum(v.draws == 0 for v in verdicts.values())
-        parts.append(f"test:{exact}.exact+{len(verdicts) - exact}.of.{plan.draws}.stop.{plan.stop}")
+        counts = f"{exact}.exact+{len(verdicts) - exact}.of.{plan.draws}.stop.{plan.stop}"
+        parts.append(f"test:{plan.unit}.{counts}" if statistic.by == "item" else f"test:{counts}")
     else:
         parts.append("test:no")
     return "|".join([*parts, f"seed:{plan.seed}", f"version:doubtless.{__version__}"])

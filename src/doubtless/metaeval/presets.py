@@ -224,15 +224,17 @@ def run(rules: Preset, tasks: Sequence[Task], load: Load, metrics: Sequence[str]
     load
         Gives the grid of a language pair, with or without human translations, of a domain or of all.
     metrics
-        Metrics to compare. Those that lack a task are in that task's absence not in the whole.
+        Metrics to compare. One that lacks a task, or has no figure there, has no place in the whole.
     plan
-        Intervals and tests.
+        Intervals and tests. Pairs are swapped, as the tasks do.
     """
     done = []
     for task in tasks:
         grids = [load(pair, task.humans, task.domain) for pair in task.pairs]
         own = [m for m in metrics if all(_has(grid, task.statistic, m) for grid in grids)]
-        done.append((task, compare(task.statistic, grids, own, replace(plan, average=task.average))))
+        done.append(
+            (task, compare(task.statistic, grids, own, replace(plan, average=task.average, unit="pairs")))
+        )
     everywhere = [
         m
         for m in metrics

@@ -15,20 +15,17 @@ from pathlib import Path
 
 import numpy as np
 import scipy.stats
-from grids import CASES, PERMUTED, pair_of_metrics, random_grid
-from mt_metrics_eval import stats
 
 GROUPINGS = {"none": "none", "item": "item", "system": "sys"}
-ALL_DRAWS = stats.PermutationSigDiffParams(block_size=10**9)
 
 
-def correlation(human, metric):
+def correlation(stats, human, metric):
     gold = [None if np.isnan(value) else float(value) for value in human.ravel()]
     return stats.Correlation(len(human), gold, metric.ravel().tolist())
 
 
-def figures(human, metric):
-    found = correlation(human, metric)
+def figures(stats, human, metric):
+    found = correlation(stats, human, metric)
     rows = {}
     for by, theirs in GROUPINGS.items():
         rows |= {
@@ -50,28 +47,32 @@ def figures(human, metric):
     return {name: float(value) for name, value in rows.items()}
 
 
-def p_values(case):
-    human, first, second = pair_of_metrics(**case)
-    one, other = correlation(human, first), correlation(human, second)
+def p_values(stats, human, first, second):
+    one, other = correlation(stats, human, first), correlation(stats, human, second)
+    all_draws = stats.PermutationSigDiffParams(block_size=10**9)
     np.random.seed(0)  # noqa: NPY002 - the generator that the peer uses
     rows = {}
     for by, theirs in GROUPINGS.items():
         draws = 1000 if by == "item" else 300
         pairs = stats.PairwisePermutationSigDiff
-        rows[f"pairs:acc_eq/{by}"] = pairs(other, one, "acc23", theirs, draws, ALL_DRAWS, 0.2, 0.1)[:2]
-        rows[f"pairs:kendall/{by}"] = pairs(other, one, "b", theirs, draws, ALL_DRAWS, 0.0, 0.0)[:2]
+        rows[f"pairs:acc_eq/{by}"] = pairs(other, one, "acc23", theirs, draws, all_draws, 0.2, 0.1)[:2]
+        rows[f"pairs:kendall/{by}"] = pairs(other, one, "b", theirs, draws, all_draws, 0.0, 0.0)[:2]
         for name in ("pearson", "spearman", "kendall"):
             function = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}[name]
             test = stats.PermutationSigDiff(
-                other, one, getattr(scipy.stats, function), theirs, 300, ALL_DRAWS
+                other, one, getattr(scipy.stats, function), theirs, 300, all_draws
             )
             rows[f"scores:{name}/{by}"] = test[:2]
     return {name: [float(p), float(delta)] for name, (p, delta) in rows.items()}
 
 
 if __name__ == "__main__":
+    # Not above: pytest looks for examples in every module, and the peer is not installed there.
+    from grids import CASES, PERMUTED, pair_of_metrics, random_grid
+    from mt_metrics_eval import stats
+
     recorded = {
-        "theirs": [{"case": case, "figures": figures(*random_grid(**case))} for case in CASES],
-        "permuted": [{"case": case, "tests": p_values(case)} for case in PERMUTED],
+        "theirs": [{"case": case, "figures": figures(stats, *random_grid(**case))} for case in CASES],
+        "permuted": [{"case": case, "tests": p_values(stats, *pair_of_metrics(**case))} for case in PERMUTED],
     }
     Path(__file__).with_name("mtme.json").write_text(json.dumps(recorded, indent=1) + "\n")
