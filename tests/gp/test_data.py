@@ -40,5 +40,6 @@ def test_a_model_of_the_tables_stands_beside_the_paper(data, name):
     (row,) = find(name).run(str(data), Options(sets=("wmt14_en-es",), models=("log-mat52",)))
     ours = {key for key in row if f"paper_{key}" in row}
     assert len(ours) == 4
+    assert row["folds"] == 10
     for key in ours:
         assert row[key] == pytest.approx(row[f"paper_{key}"], rel=0.05), key

@@ -128,20 +128,35 @@ class Search:
         The parameters and their negative log likelihood (or its bound).
         """
         best = self._first_pass(problem, np.random.default_rng(self.seed))
-        theta = Parameters.of(best.vector, 1)
-        positive = None
-        if ard:
-            theta = theta.spread_over(problem.x.shape[1])
-            positive = _positive(theta, problem.warping) if self.softplus else None
-            second = problem.exact(len(theta.log_lengths)) if self.exact else problem.sparse(theta, _MORE)
-            gain = _SOFTPLUS_GAIN if self.softplus else _SMALLEST_GAIN
-            best = descend(second, theta.vector, self.iterations, positive=positive, gain=gain)
+        if not ard:
+            return _end(best if self.exact else self._last_steps(problem, best, 1, finish), 1)
+        if self.softplus and not self.exact:
+            # The second pass will hardly move: it must begin where the likelihood is best, not the bound.
+            better = problem.sparse(Parameters.of(best.vector, 1), 2 * _MORE)
+            best = descend(better, best.vector, self.iterations, metric=best.metric, gain=_LAST_GAIN)
+            best = self._last_steps(problem, best, 1, finish)
+        theta = Parameters.of(best.vector, 1).spread_over(problem.x.shape[1])
         lengths = len(theta.log_lengths)
+        positive = _positive(theta, problem.warping) if self.softplus else None
+        gain = _SOFTPLUS_GAIN if self.softplus else _SMALLEST_GAIN
+        second = problem.exact(lengths) if self.exact else problem.sparse(theta, _MORE)
+        best = descend(second, theta.vector, self.iterations, positive=positive, gain=gain)
         if not self.exact:
-            theta, metric = Parameters.of(best.vector, lengths), best.metric
-            last = problem.exact(lengths) if finish else problem.sparse(theta, _MANY)
-            best = descend(last, best.vector, _LAST_STEPS, metric=metric, positive=positive, gain=_LAST_GAIN)
-        return Parameters.of(best.vector, lengths), best.value
+            best = self._last_steps(problem, best, lengths, finish, positive)
+        return _end(best, lengths)
+
+    def _last_steps(
+        self,
+        problem: Problem,
+        best: Descent,
+        lengths: int,
+        finish: bool,
+        positive: np.ndarray | None = None,
+    ) -> Descent:
+        """From the optimum of a bound to that of the likelihood, or of a better bound."""
+        theta = Parameters.of(best.vector, lengths)
+        last = problem.exact(lengths) if finish else problem.sparse(theta, _MANY)
+        return descend(last, best.vector, _LAST_STEPS, metric=best.metric, positive=positive, gain=_LAST_GAIN)
 
     def _first_pass(self, problem: Problem, rng: np.random.Generator) -> Descent:
         if self.exact:
@@ -157,6 +172,10 @@ class Search:
             for glance in _distinct(glances)[:_FINALISTS]
         ]
         return min(finalists, key=lambda descent: descent.value)
+
+
+def _end(descent: Descent, lengths: int) -> tuple[Parameters, float]:
+    return Parameters.of(descent.vector, lengths), descent.value
 
 
 def _positive(theta: Parameters, warping: Warping) -> np.ndarray:

@@ -8,9 +8,10 @@ in the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,10 @@ _PAPER_TABLE2 = {
         1.455 0.504 2.045 0.220   1.456 0.497 2.042 0.219""",
 }
 
+# The largest label of en-de lies in fold 8. The paper's figures of that set, likelihoods included, are not
+# those of ten folds, but nearly those of the other nine: both averages are given.
+_LEFT_OUT = {"wmt16_en-de_ed2": 8}
+
 Predicted = Gaussian | WarpedGaussian
 
 
@@ -113,23 +118,40 @@ def _intrinsic(fold: Fold) -> list[float]:
 
 def table1(data: str | None, options: Options) -> Rows:
     """Likelihood, density of the test labels, error and correlation of the median; means over the folds."""
-    rows = []
-    models = _chosen(options.models or (("log-mat52",) if options.quick else ()), MODELS, "model")
+    return _table(data, options, MODELS, _PAPER_TABLE1, FIGURES, lambda fold, name: _intrinsic(fold))
+
+
+def _table(
+    data: str | None,
+    options: Options,
+    known: Sequence[str],
+    paper: Mapping[str, str],
+    figures: Sequence[str],
+    measure: Callable[[Fold, str], list[float]],
+) -> Rows:
+    rows: Rows = []
+    models = _chosen(options.models or (("log-mat52",) if options.quick else ()), known, "model")
     for name in _chosen(options.sets or ((SETS[0],) if options.quick else ()), SETS, "set"):
-        paper = dict(zip(MODELS, _numbers(_PAPER_TABLE1[name]).tolist(), strict=True))
+        printed = dict(zip(known, _numbers(paper[name]).tolist(), strict=True))
         for model in models:
-            ours = np.mean([_intrinsic(fold) for fold in _fitted(data, name, model, options)], axis=0)
-            rows.append(_row(name, model, FIGURES, ours, paper[model]))
+            by_fold = [measure(fold, name) for fold in _fitted(data, name, model, options)]
+            for kept in _averages(name, options.folds or FOLDS):
+                row: dict[str, Any] = {"set": name, "model": model, "folds": len(kept)}
+                means = np.mean([by_fold[i] for i in kept], axis=0).tolist()
+                row |= dict(zip(figures, means, strict=True))
+                row |= {
+                    f"paper_{figure}": value for figure, value in zip(figures, printed[model], strict=False)
+                }
+                rows.append(row)
     return rows
 
 
-def _row(
-    name: str, model: str, figures: Sequence[str], ours: Floats, paper: Sequence[float]
-) -> dict[str, object]:
-    row: dict[str, object] = {"set": name, "model": model}
-    for figure, mine, theirs in zip(figures, ours.tolist(), paper, strict=True):
-        row |= {figure: mine, f"paper_{figure}": theirs}
-    return row
+def _averages(name: str, folds: Sequence[int]) -> list[list[int]]:
+    """Which folds to average: all, and where the paper seems to have left one out, the others."""
+    ways = [list(range(len(folds)))]
+    if tuple(folds) == FOLDS and name in _LEFT_OUT:
+        ways.append([fold for fold in FOLDS if fold != _LEFT_OUT[name]])
+    return ways
 
 
 def asymmetric(error: Floats, over: float, under: float) -> float:
@@ -150,13 +172,21 @@ def linex(error: Floats, w: float) -> float:
     return float((np.exp(w * error) - w * error - 1).mean())
 
 
-# The pessimist fears underestimates of the time: three times as much, or exponentially; the optimist the
-# others.
+def _of_pairs(predicted: Floats, y: Floats) -> Floats:
+    """Errors of every prediction against every label: what the paper's program averages linex over."""
+    return np.subtract.outer(predicted, y)
+
+
+# The pessimist fears underestimates of the time, threefold or exponentially; the optimist the others. The
+# paper's linex sets each prediction against all labels of its fold (a column of means minus a row of labels).
+# The last two figures are what it describes: each prediction against its own label.
 LOSSES: dict[str, Callable[[Fold, float], float]] = {
     "al_optimistic": lambda f, w: asymmetric(f.forecast.quantile(0.25) - f.y, over=3, under=1),
-    "linex_optimistic": lambda f, w: linex(_shifted(f, -0.75) - f.y, 0.75),
+    "linex_optimistic": lambda f, w: linex(_of_pairs(_shifted(f, -0.75), f.y), 0.75),
     "al_pessimistic": lambda f, w: asymmetric(f.forecast.quantile(0.75) - f.y, over=1, under=3),
-    "linex_pessimistic": lambda f, w: linex(_shifted(f, w) - f.y, -w),
+    "linex_pessimistic": lambda f, w: linex(_of_pairs(_shifted(f, w), f.y), -w),
+    "own_linex_optimistic": lambda f, w: linex(_shifted(f, -0.75) - f.y, 0.75),
+    "own_linex_pessimistic": lambda f, w: linex(_shifted(f, w) - f.y, -w),
 }
 
 
@@ -167,17 +197,13 @@ def _shifted(fold: Fold, w: float) -> Floats:
 
 def table2(data: str | None, options: Options) -> Rows:
     """Asymmetric losses of the predictions that are best for them; means over the folds."""
-    rows = []
-    known = [f"{warp}-mat52" for warp in WARPS]
-    models = _chosen(options.models or (("log-mat52",) if options.quick else ()), known, "model")
-    for name in _chosen(options.sets or ((SETS[0],) if options.quick else ()), SETS, "set"):
+
+    def measure(fold: Fold, name: str) -> list[float]:
         w = 0.25 if name == "wmt16_en-de_ed2" else 0.75
-        paper = dict(zip(known, _numbers(_PAPER_TABLE2[name]).tolist(), strict=True))
-        for model in models:
-            folds = _fitted(data, name, model, options)
-            ours = np.mean([[loss(fold, w) for loss in LOSSES.values()] for fold in folds], axis=0)
-            rows.append(_row(name, model, tuple(LOSSES), ours, paper[model]))
-    return rows
+        return [loss(fold, w) for loss in LOSSES.values()]
+
+    known = [f"{warp}-mat52" for warp in WARPS]
+    return _table(data, options, known, _PAPER_TABLE2, tuple(LOSSES), measure)
 
 
 STUDIES = (
