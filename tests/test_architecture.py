@@ -21,7 +21,7 @@ LAYERS = [
     {"segments", "forecast"},
     {"columns", "metaeval", "datasets", "systems"},
     {"conformal", "gp", "neural"},
-    {"decide"},
+    {"decide", "words"},
     {"reproduce"},
     {"cli"},
 ]

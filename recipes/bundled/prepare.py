@@ -1,11 +1,12 @@
 """Training data of the bundled model: ``python recipes/bundled/prepare.py --data DIR --encoder DIR -o DIR``.
 
-Writes ``encoder/`` (the base encoder with a trimmed vocabulary), ``train.parquet`` and ``dev.parquet``. Four
+Writes ``encoder/`` (the base encoder with a trimmed vocabulary), ``train.parquet`` and ``dev.parquet``. Five
 kinds of rows are trained on:
 
 - ``human``: MLQE-PE (CC0), the mean of standardised direct assessments; HTER and word tags as further tasks;
 - ``teacher``: WMT20 outputs with the mean of four reference-based COMET models (Apache-2.0) as their score;
 - ``unfinished``: prefixes of MLQE-PE translations with the score of the whole, marked as going on;
+- ``reference``: human translations of WMT20 news (Apache-2.0), taken to be good;
 - ``corrupted``: what is known to be bad, made from good translations by :mod:`doubtless.neural.corrupt`.
 
 Segments of MLQE-PE dev and test20 that also occur in its train part are left out of the latter.
@@ -27,20 +28,21 @@ from doubtless.neural.vocabulary import trim
 # Rows of each kind, and what is expected of a person who reads them: a fixed score, or so much less than the
 # good translation has. Negations and numbers are what models overlook most easily.
 CORRUPTIONS = {
-    "negation": (1600, None, 0.9),
-    "number": (1300, None, 0.8),
-    "wrong-language": (1200, -1.6, None),
-    "truncated": (700, None, 1.2),
+    "negation": (4200, None, 1.1),
+    "number": (3600, None, 1.0),
+    "wrong-language": (2600, -1.6, None),
+    "truncated": (2200, None, 1.3),
     "entity": (600, None, 0.8),
-    "repeated": (500, None, 1.2),
-    "dropped": (500, None, 0.7),
-    "swapped": (500, None, 0.7),
-    "unrelated": (500, -2.0, None),
-    "copy": (400, -1.7, None),
-    "empty": (200, -2.0, None),
+    "dropped": (600, None, 0.7),
+    "repeated": (400, None, 1.2),
+    "swapped": (400, None, 0.7),
+    "unrelated": (300, -2.0, None),
+    "copy": (300, -1.7, None),
+    "empty": (100, -2.0, None),
 }
 TEACHER = {"en-de": 1500, "en-zh": 1500, "en-cs": 900, "en-ja": 900, "en-pl": 900, "en-ru": 900}
 UNFINISHED = 3000
+REFERENCES, AS_GOOD = 3000, 0.7  # rows, and the score that a human translation is taken to deserve
 TAGGED = 0.5  # share of rows that say which language the translation should be in
 GOOD = 0.4  # from this score on a translation is good enough to be spoilt
 LONGEST = 160  # characters of a teacher's source: longer ones cost more than they teach
@@ -62,9 +64,27 @@ def wmt20(folder: Path) -> pl.DataFrame:
     """WMT20 outputs with the mean of a reference-based ensemble; each source has several languages."""
     rows = pl.read_parquet(folder / "wmt20_comet.parquet").filter(~pl.col("mt_is_ref"))
     score = pl.mean_horizontal("ens3", "ens7", "ens89", "ens891").alias("human")
-    rows = rows.with_columns(score).filter(pl.col("lp").is_in(list(TEACHER)))
-    rows = rows.filter(pl.col("src").str.len_chars() <= LONGEST)
-    return bare(rows.unique(["lp", "src", "mt"], keep="first", maintain_order=True), "teacher")
+    return bare(short(rows.with_columns(score)), "teacher")
+
+
+def references(folder: Path, rng: Random) -> pl.DataFrame:
+    """Human translations of WMT20 sources that are not long, from each language into each other, mixed."""
+    rows = pl.read_parquet(folder / "wmt20_comet.parquet", columns=["lp", "src", "ref"])
+    rows = short(rows.rename({"ref": "mt"}))
+    target = pl.col("lp").str.split("-").list.last()
+    said = rows.select(target.alias("language"), pl.col("src").alias("key"), pl.col("mt").alias("text"))
+    english = rows.select(pl.lit("en").alias("language"), pl.col("src").alias("key"), text="src").unique()
+    said = pl.concat([said, english]).unique(maintain_order=True).sort("language", "key", "text")
+    both = said.join(said, on="key", suffix="_to").filter(pl.col("language") != pl.col("language_to"))
+    lp = pl.concat_str("language", "language_to", separator="-").alias("lp")
+    both = both.select(lp, pl.col("text").alias("src"), pl.col("text_to").alias("mt"), human=pl.lit(AS_GOOD))
+    return bare(both, "reference")[rng.sample(range(len(both)), len(both))]
+
+
+def short(rows: pl.DataFrame) -> pl.DataFrame:
+    """Each translation of the teacher's pairs once, if its source is not long."""
+    rows = rows.filter(pl.col("lp").is_in(list(TEACHER)) & (pl.col("src").str.len_chars() <= LONGEST))
+    return rows.unique(["lp", "src", "mt"], keep="first", maintain_order=True)
 
 
 def drawn(rows: pl.DataFrame, rng: Random) -> pl.DataFrame:
@@ -154,11 +174,11 @@ def main() -> None:
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     rng = Random(20)
-    human, taught = mlqe(given.data, "train"), wmt20(given.data)
-    pool = Pool.from_rows(pl.concat([human, taught]).select("lp", "src", "mt").iter_rows())
-    taught = drawn(taught, rng)
-    bad = corrupted(pl.concat([human, taught]), pool, rng)
-    rows = pl.concat([human, taught, prefixes(human, rng), bad])
+    human, taught, right = mlqe(given.data, "train"), wmt20(given.data), references(given.data, rng)
+    pool = Pool.from_rows(pl.concat([human, taught, right]).select("lp", "src", "mt").iter_rows())
+    taught, right = drawn(taught, rng), right.filter(pl.col("lp").str.contains("en"))
+    bad = corrupted(pl.concat([human, taught, right]), pool, rng)
+    rows = pl.concat([human, taught, right[:REFERENCES], prefixes(human, rng), bad])
     rows = with_languages(rows, rng)
     rows.write_parquet(given.output / "train.parquet")
     mlqe(given.data, "dev").write_parquet(given.output / "dev.parquet")

@@ -10,6 +10,7 @@ from scipy import stats
 
 from doubtless.cli.main import main
 from doubtless.errors import DoubtlessError
+from doubtless.gp.store import load
 
 FORECASTS = str(Path(__file__).parents[2] / "examples" / "forecasts.tsv")
 SAMPLES = "chrf2,chrf4,chrf6,chrfpp,ter100"
@@ -120,6 +121,31 @@ def test_samples_quantiles_and_logarithms(times, tmp_path, capsys):
     capsys.readouterr()
 
 
+def test_a_gaussian_process_brings_its_whole_distribution(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    frame = pl.DataFrame({"x": x, "human": np.exp(0.5 * x + 0.3 * rng.normal(size=60))})
+    table, model, out = (str(tmp_path / name) for name in ("t.csv", "model", "out.csv"))
+    frame.write_csv(table)
+    fit = ["gp", "fit", table, "--columns", "x", "--warp", "log", "--restarts", "1", "-o", model]
+    assert main(fit) == 0
+    arguments = ["risk", table, "--w", "3", "--model", model]
+    assert main([*arguments, "--human", "human", "-o", out]) == 0
+    forecast = load(model).fitted.forecast(x[:, None])
+    np.testing.assert_allclose(pl.read_csv(out)["decision"], forecast.quantile(0.75))
+    # Exactly, not by the formula for normal distributions.
+    linex = ["--loss", "linex", "--scenario", "optimistic", "-o", out, "--name"]
+    assert main([*arguments, *linex, "exact"]) == 0
+    assert (pl.read_csv(out)["exact"] < forecast.mean).all()
+    for option, sentence in (
+        (["--sd", "x"], "--sd and --model exclude each other"),
+        (["--calibration", "c"], "--model and --calibration exclude each other"),
+    ):
+        with pytest.raises(DoubtlessError, match=sentence):
+            main([*arguments, *option])
+    capsys.readouterr()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -140,6 +166,7 @@ def test_samples_quantiles_and_logarithms(times, tmp_path, capsys):
             "expected pessimistic or optimistic",
         ),
         (["--w", "3", "--score", "minutes"], "a score alone says nothing about mistakes"),
+        (["--w", "3", "--score", "minutes", "--sd", "sd", "--features", "f"], "--features needs --model"),
         (["--w", "3", "--score", "minutes", "--error", "sd"], "an estimated error is not a distribution"),
         (
             ["--w", "3", "--score", "minutes", "--sd", "sd", "--name", "true"],

@@ -312,6 +312,15 @@ def test_quantiles_answer_only_within_their_levels():
     forecast = Quantiles((0.1, 0.5, 0.9), QUANTILES)
     np.testing.assert_array_equal(decide(forecast, Loss("al", 9)), QUANTILES[:, 2])
     np.testing.assert_array_equal(decide(forecast, Loss("al", 9, "over")), QUANTILES[:, 0])
+    # Between two of them on the normal scale: a normal distribution's ends give its quartile.
+    quartile = QUANTILES[:, 1] + Z(0.75) / Z(0.9) * (QUANTILES[:, 2] - QUANTILES[:, 1])
+    np.testing.assert_allclose(decide(forecast, Loss("al", 3)), quartile)
+    # (1 - 0.95) / 2 is not quite 1/40.
+    tail = (1 - 0.95) / 2
+    ends = Quantiles((tail, 1 - tail), QUANTILES[:, [0, 2]])
+    np.testing.assert_array_equal(decide(ends, Loss("al", 39, "over")), QUANTILES[:, 0])
+    np.testing.assert_array_equal(decide(ends, Loss("al", 39)), QUANTILES[:, 2])
+    np.testing.assert_array_equal(decide(Quantiles((0.5,), [[1.0]]), Loss("al", 1)), [1.0])
     with pytest.raises(
         UndefinedError, match="weight 19: quantile 0.95 lies outside the known levels 0.1 to 0.9"
     ):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doubtless import InputError
-from doubtless.gp import glassbox
+from doubtless.gp import glassbox, lexicon, ngrams
 from doubtless.gp.features import Extractor, read_numbers, train_texts
 from doubtless.gp.lexicon import translations
 from doubtless.gp.ngrams import NgramModel, Sentences
@@ -111,6 +111,22 @@ def test_one_step_of_ibm_model_1_by_hand():
         (0, 0, 0.5),
         (0, 1, 0.5),
     ]
+
+
+def test_a_large_corpus_is_thinned_for_the_lexical_table(monkeypatch):
+    source, target = Sentences.of(SOURCE), Sentences.of(TARGET)
+    words = np.arange(len(source.words)), np.arange(len(target.words))
+    seen = set(translations(source, target, *words)[0].tolist())
+    assert seen == {-1, *range(10)}
+    # 20 + 6 + 6 + 6 meetings with the empty word: every second sentence pair is 26.
+    monkeypatch.setattr(lexicon, "_MOST_MEETINGS", 26)
+    assert set(translations(source, target, *words)[0].tolist()) == {-1, 0, 1, 2, 3, 6, 7}
+
+
+def test_more_words_than_can_be_counted_are_refused(monkeypatch):
+    monkeypatch.setattr(ngrams, "MOST_WORDS", 5)
+    with pytest.raises(InputError, match=r"^the corpus has 6 distinct words, at most 5 can be counted: take"):
+        Quest.train(SOURCE, TARGET)
 
 
 def test_features_by_hand():

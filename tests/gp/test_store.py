@@ -14,6 +14,7 @@ from doubtless.gp import model as gp_model
 from doubtless.gp.features import Extractor
 from doubtless.gp.model import GaussianProcess
 from doubtless.gp.optimise import Search
+from doubtless.gp.quest import NAMES
 from doubtless.gp.store import Model, load, save
 
 WORDS = ["das", "haus", "ist", "klein", "und", "der", "hund", "schläft", "nicht", "im", "alten", "garten"]
@@ -129,6 +130,64 @@ def test_texts_alone_are_enough(files, capsys):
     assert pl.read_parquet_metadata(scored)["doubtless.signature"].startswith("gp:none-mat52-iso|features:")
 
 
+def test_features_become_columns_that_a_model_is_fitted_to(files, capsys):
+    folder, names = files
+    corpus, with_features = ["--corpus", str(folder / "corpus.tsv")], str(folder / "features.tsv")
+    assert main(["gp", "features", names["train"], *corpus, "-o", with_features, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["n"] == 150
+    assert summary["features"] == list(NAMES)
+    frame = pl.read_csv(with_features, separator="\t")
+    assert frame.columns[-17:] == list(NAMES)
+    assert (frame["quest1001"] == frame["length"]).all()
+    # The same numbers as those that a model computes by itself; constant ones are refused if they are given.
+    varying = ",".join(name for name in NAMES if frame[name].n_unique() > 1)
+    for model, options in (("own", corpus), ("columns", ["--columns", varying])):
+        assert fit({"train": with_features}, folder / model, *options, "--json") == 0
+    own, columns = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert columns["nll"] == pytest.approx(own["nll"], rel=1e-9)
+    with pytest.raises(InputError, match="feature 'quest[0-9]*' is constant: it says nothing, leave it out"):
+        fit({"train": with_features}, folder / "model", "--columns", "quest*")
+    with pytest.raises(InputError, match="there is a column 'quest1001' already"):
+        main(["gp", "features", with_features, *corpus])
+    with pytest.raises(InputError, match=r"^no features: give --corpus, or a column nmt_logprobs$"):
+        main(["gp", "features", names["train"]])
+
+
+def test_columns_by_pattern(files, capsys):
+    folder, names = files
+    assert fit(names, folder / "model", "--columns", "length,[lo]*e[nr]*", "--json") == 0
+    assert set(json.loads(capsys.readouterr().out)["relevance"]) == {"length", "other"}
+
+
+def test_new_columns_may_have_a_prefix(files, capsys):
+    folder, names = files
+    assert fit(names, folder / "model", "--columns", "length") == 0
+    once, twice = str(folder / "once.tsv"), str(folder / "twice.tsv")
+    arguments = ["--model", str(folder / "model")]
+    assert main(["gp", "score", names["test"], *arguments, "-o", once]) == 0
+    with pytest.raises(InputError, match=r"there is a column 'score' already \(choose a --prefix"):
+        main(["gp", "score", once, *arguments, "-o", twice])
+    assert main(["gp", "score", once, *arguments, "-o", twice, "--prefix", "gp_"]) == 0
+    frame = pl.read_csv(twice, separator="\t")
+    assert frame.columns[-4:] == ["gp_score", "gp_sd", "gp_q0.05", "gp_q0.95"]
+    assert (frame["gp_score"] == frame["score"]).all()
+
+
+def test_many_equal_labels_are_warned_of(tmp_path, capsys):
+    frame = table(60).with_columns(human=pl.when(pl.int_range(60) < 6).then(0.0).otherwise(pl.col("human")))
+    frame.write_csv(tmp_path / "t.tsv", separator="\t")
+    arguments = ["gp", "fit", str(tmp_path / "t.tsv"), "--columns", "length", "--restarts", "1"]
+    for warp in ("none", "tanh1"):
+        assert main([*arguments, "--warp", warp, "-o", str(tmp_path / "m")]) == 0
+        warned = "10% of the labels are 0: a learned warping turns into a step" in capsys.readouterr().err
+        assert warned == (warp == "tanh1")
+    with pytest.raises(
+        InputError, match=r"t.tsv:2: column 'human' is 0, but a log warp needs positive labels"
+    ):
+        main([*arguments, "--warp", "log", "-o", str(tmp_path / "m")])
+
+
 def test_glass_box_features_are_used_where_they_are(tmp_path, capsys):
     rng = np.random.default_rng(0)
     quality = rng.normal(size=80)
@@ -159,6 +218,7 @@ def test_rows_without_a_human_score_are_left_out(tmp_path, capsys):
         (["--columns", "length", "--warp", "tanh"], "there is no warping 'tanh'"),
         (["--columns", "length", "--kernel", "cubic"], "there is no kernel 'cubic'"),
         (["--columns", "nothing"], "no column 'nothing'"),
+        (["--columns", "no*"], r"no column matches 'no\*'"),
         (["--columns", "length", "--corpus-where", "x"], "--corpus-where needs --corpus"),
         (["--columns", "length", "--glass-box"], "no column 'nmt_logprobs'"),
         ([], "no features"),
@@ -174,8 +234,8 @@ def test_mistakes_are_said_in_one_sentence(files, options, sentence):
 def test_the_verb_has_verbs(capsys):
     assert main(["gp", "--help"]) == 0
     out = capsys.readouterr().out
-    assert "fit" in out
-    assert "score" in out
+    for verb in ("features", "fit", "score"):
+        assert f" {verb} " in out
     with pytest.raises(DoubtlessError, match=r"doubtless gp --help"):
         main(["gp", "nonsense"])
 

@@ -11,6 +11,7 @@ CASES = [
     {"systems": 5, "items": 30, "missing": 0.8, "seed": 3},
     {"systems": 15, "items": 60, "missing": 0.0, "seed": 4},
     {"systems": 2, "items": 50, "missing": 0.1, "seed": 5},
+    {"systems": 7, "items": 50, "missing": 0.0, "seed": 6, "unrated": 0.3},
 ]
 PERMUTED = [
     {"systems": 6, "items": 60, "missing": 0.0, "seed": 10},
@@ -18,8 +19,21 @@ PERMUTED = [
 ]
 
 
-def random_grid(systems: int, items: int, missing: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Human scores in steps of ten and metric scores in steps of an eighth; three items the metric ties."""
+DEPENDENT = [
+    {"systems": 8, "items": 1, "missing": 0.0, "seed": 20},
+    {"systems": 15, "items": 1, "missing": 0.0, "seed": 21},
+    {"systems": 4, "items": 1, "missing": 0.0, "seed": 22},
+    {"systems": 30, "items": 1, "missing": 0.0, "seed": 23},
+]
+
+
+def random_grid(
+    systems: int, items: int, missing: float, seed: int, unrated: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Human scores in steps of ten and metric scores in steps of an eighth; three items the metric ties.
+
+    A share of the scores is ``missing``, a share of the items ``unrated`` for all systems.
+    """
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=(systems, items)) + np.linspace(0, 1, systems)[:, None]
     human = np.round(quality * 1.5) * 10
@@ -27,6 +41,7 @@ def random_grid(systems: int, items: int, missing: float, seed: int) -> tuple[np
     metric = np.round((quality + rng.normal(size=(systems, items))) * 8) / 8
     metric[:, :3] = 1.0
     human[rng.random((systems, items)) < missing] = np.nan
+    human[:, rng.random(items) < unrated] = np.nan
     return human, metric
 
 

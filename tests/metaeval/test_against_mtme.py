@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from grids import pair_of_metrics, random_grid
 
+from doubtless.metaeval.compare import Plan, compare
+from doubtless.metaeval.grid import Grid
 from doubtless.metaeval.pair_swaps import agreement_swap, kendall_swap
 from doubtless.metaeval.pairs import grouped
 from doubtless.metaeval.soft import soft_pairwise_accuracy
@@ -18,6 +20,7 @@ from doubtless.metaeval.ties import calibrate_ties
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "mtme.json").read_text())
 FIGURES = [(row["case"], name, value) for row in GOLDEN["theirs"] for name, value in row["figures"].items()]
+DEPENDENT = [(row["case"], *row["williams"]) for row in GOLDEN["dependent"]]
 TESTS = [(row["case"], name, *value) for row in GOLDEN["permuted"] for name, value in row["tests"].items()]
 
 
@@ -57,6 +60,19 @@ def test_every_permutation_test_is_equal_to_monte_carlo_error(case, name, p, del
     theirs = 1000 if name.startswith("pairs") and by == "item" else 300
     spread = np.sqrt(0.25 / theirs + (0.25 / draws if found.draws else 0))
     assert found.p == pytest.approx(p, abs=3.5 * spread + 1 / draws)
+
+
+@pytest.mark.parametrize(("case", "p", "first", "second"), DEPENDENT)
+def test_williams_test_is_equal(case, p, first, second):
+    """The peer gives the p-value of the better metric, whichever of the two it is."""
+    human, one, other = pair_of_metrics(**case)
+    systems = tuple(f"s{i}" for i in range(len(human)))
+    grid = Grid("en-de", systems, human, {"one": one, "other": other})
+    found = compare(Statistic("pearson", "system"), [grid], ["one", "other"], Plan(test="williams"))
+    values = {s.metric: s.value for s in found.standings}
+    assert (values["one"], values["other"]) == pytest.approx((first, second), abs=1e-9)
+    assert [v.p for v in found.verdicts.values()] == pytest.approx([p], abs=1e-9)
+    assert "test:williams.1.exact" in found.signature
 
 
 def test_a_segment_rated_for_one_system_only_is_no_group():

@@ -14,6 +14,8 @@ SEGMENT = [
     "acc_eq*/item",
     "acc_eq*/none",
     "tau_23*/item",
+    "tau_c/item",
+    "tau_c/none",
     "pdp/item",
     "darr/item",
 ]

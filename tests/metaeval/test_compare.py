@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from grids import random_grid
@@ -38,6 +40,8 @@ QUICK = Plan(resamples=50, draws=200)
         "segment:kendall/item",
         "segment:acc_eq*/item",
         "segment:spearman/system",
+        "segment:tau_c/item",
+        "segment:pdp/item",
         "system:spa",
     ],
 )
@@ -51,6 +55,18 @@ def test_equals_share_a_rank_and_worse_ones_do_not(name):
         assert s.low <= s.value <= s.high
         assert set(s.by_pair) == {"en-de", "en-cs"}
         assert s.value == pytest.approx(np.mean([f.value for f in s.by_pair.values()]))
+
+
+def test_scores_are_swapped_as_in_2022_if_asked():
+    metrics, plan = ["good", "poor"], Plan(resamples=0, draws=100, unit="scores")
+    for name in ("kendall/item", "acc_eq/item", "pdp/none"):
+        found = compare(Statistic.parse(name), [noisy()], metrics, plan)
+        assert "test:scores." in found.signature
+        assert found.standings[1].rank == 2
+    with pytest.raises(InputError, match="'segment:acc_eq\\*/item' cannot swap scores"):
+        compare(Statistic.parse("acc_eq*/item"), [noisy()], metrics, plan)
+    with pytest.raises(InputError, match="'segment:darr' are tested within items only"):
+        compare(Statistic.parse("darr"), [replace(noisy(), human=30 * noisy().human)], metrics, plan)
 
 
 def test_a_metric_without_a_figure_is_listed_last_without_a_rank():
@@ -145,7 +161,8 @@ def test_a_metric_must_score_what_humans_scored():
             "only tau_23 and acc_eq of segments take a tie threshold",
         ),
         (lambda: Statistic("pearson", undefined="skip"), "undefined is drop or zero"),
-        (lambda: Plan(unit="words"), "a unit is items or pairs, found 'words'"),
+        (lambda: Plan(unit="words"), "a unit is items, pairs or scores, found 'words'"),
+        (lambda: Plan(test="sign"), "a test is permutation or williams, found 'sign'"),
         (lambda: Plan("median"), "an average is macro or micro, found 'median'"),
         (lambda: preset("wmt99"), "there are no rules 'wmt99', expected one of: wmt22, wmt23, wmt24"),
     ],

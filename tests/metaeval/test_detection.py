@@ -38,3 +38,32 @@ def test_a_perfect_order_has_all():
 def test_bad_input_is_one_sentence(suspicion):
     with pytest.raises(InputError):
         detection_curve(suspicion, [True, False])
+
+
+@given(items, st.integers(-1, 8))
+def test_figures_at_a_threshold_are_those_of_its_flags(pairs, threshold):
+    suspicion = np.array([value for value, _ in pairs], dtype=float)
+    wrong = np.array([bad for _, bad in pairs])
+    found = detection_curve(suspicion, wrong).at(threshold - 0.5)
+    flags = suspicion >= threshold - 0.5
+    hits = (flags & wrong).sum()
+    expected = {
+        "precision": hits / flags.sum() if flags.any() else np.nan,
+        "recall": hits / wrong.sum() if wrong.any() else np.nan,
+        "f1": 2 * hits / max(flags.sum() + wrong.sum(), 1),
+        "matthews": 0.0 if len({*flags}) == 1 or len({*wrong}) == 1 else np.corrcoef(flags, wrong)[0, 1],
+    }
+    assert found == pytest.approx(expected, nan_ok=True, abs=1e-9)
+
+
+def test_a_thinned_curve_keeps_its_ends_and_points():
+    rng = np.random.default_rng(0)
+    wrong = rng.random(500) < 0.3
+    curve = detection_curve(rng.normal(size=500) + wrong, wrong)
+    thin = curve.thinned(10)
+    assert set(zip(thin.threshold, thin.found, thin.false, strict=True)) <= set(
+        zip(curve.threshold, curve.found, curve.false, strict=True)
+    )
+    assert len(thin.threshold) == 11
+    assert (thin.found[0], thin.recall[-1]) == (1, 1.0)
+    assert detection_curve([1.0, 2.0], [False, False]).thinned(5).found.tolist() == [0.0]

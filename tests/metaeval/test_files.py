@@ -20,7 +20,7 @@ def test_a_folder_is_read_as_the_task_lays_it_out(tmp_path):
     grid = folder.grid("mqm", "refA")
     assert language_pairs(tmp_path) == ["en-de"]
     assert grid.systems == ("A", "B", "C")
-    assert set(grid.metrics) == {"good", "poor"}  # the third used another reference
+    assert set(grid.metrics) == {"good", "poor[noref]"}  # the third used another reference
     assert np.array_equal(grid.human, human[:3], equal_nan=True)
     assert grid.missing == 3
     assert grid.system_scores("good")[0] == pytest.approx(np.nanmean(human[:3], axis=1))
@@ -39,7 +39,7 @@ def test_a_metric_that_lacks_a_system_is_left_out_and_named(tmp_path):
     file.write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("B\t")))
     folder = PairFolder(tmp_path, "en-de")
     assert "good" not in folder.grid("mqm", "refA").metrics
-    assert folder.left_out == {"good": "no seg scores for B"}
+    assert folder.left_out == {"metric 'good'": "no seg scores for B"}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_wrong_folders_are_said(tmp_path):
         folder.grid("esa", "refA")
     file = tmp_path / "metric-scores" / "en-de" / "good-refA.seg.score"
     file.write_text(file.read_text() + "A\t1.0\n")
-    with pytest.raises(InputError, match="good.seg has 31 scores for 'A', expected 30"):
+    with pytest.raises(InputError, match="good-refA.seg.score: 31 scores for 'A', expected 30"):
         folder.grid("mqm", "refA")
 
 
@@ -146,8 +146,9 @@ def test_lexical_baselines_carry_their_signatures():
         assert set(found.systems) == {("de-en", "A")}
         assert found.signatures[0].startswith(f"metric:{name}|nrefs:1")
         assert "version:" in found.signatures[0]
-    chinese = lexical("BLEU", ["我们去"], ["我们去"], ["A"], ["en-zh"])
-    assert "tok:zh" in chinese.signatures[0]
+        assert ("eff:yes" in found.signatures[-1]) == (name != "TER")
+    for pair in ("en-zh", "en-zh_CN"):
+        assert "tok:zh" in lexical("BLEU", ["我们去"], ["我们去"], ["A"], [pair]).signatures[0]
     with pytest.raises(InputError, match="there is no baseline 'METEOR'"):
         lexical("METEOR", mt, ref, ["A", "A"], ["de-en", "de-en"])
 

@@ -7,16 +7,22 @@ import pytest
 from grids import pair_of_metrics, random_grid
 from scipy.stats import binomtest
 
-from doubtless.metaeval.pair_swaps import agreement_swap, item_swap, kendall_swap, signs_p_value
+from doubtless.metaeval.pair_swaps import (
+    agreement_swap,
+    item_swap,
+    kendall_swap,
+    ratio_swap,
+    signs_p_value,
+)
 from doubtless.metaeval.pairs import grouped
-from doubtless.metaeval.statistics import by_group
+from doubtless.metaeval.statistics import Statistic, by_group, segment_figure
 from doubtless.metaeval.swaps import (
     Swap,
-    _standard,
     mean_of,
     random_bits,
     score_swap,
     soft_swap,
+    standardised,
     verdict,
 )
 
@@ -91,6 +97,27 @@ def test_swapping_items_is_valid_and_swapping_pairs_is_not():
     assert share["pairs"] > 0.1
 
 
+@pytest.mark.parametrize("name", ["pdp", "darr"])
+@pytest.mark.parametrize("unit", ["items", "scores"])
+def test_ratios_of_sums_are_swapped_as_all_swaps_together(name, unit):
+    shape = (5, 8) if unit == "items" else (3, 4)
+    human, first, second = pair_of_metrics(*shape, missing=0.2, seed=1)
+    swap = (ratio_swap if unit == "items" else score_swap)(name, human, first, second)
+    known = ~np.isnan(human)
+    a, b = (np.where(known, standardised(x, known), 0.0) for x in (first, second))
+
+    def measure(scores):
+        return segment_figure(Statistic(name, by="item"), human, scores).value
+
+    cells = np.array(list(product((True, False), repeat=8 if unit == "items" else 12)))
+    keep = cells[:, None, :] if unit == "items" else cells.reshape(-1, *shape)
+    every = [measure(np.where(own, a, b)) - measure(np.where(own, b, a)) for own in keep]
+    assert swap.delta == pytest.approx(measure(first) - measure(second))
+    assert share_reached(swap, 10_000) == pytest.approx(
+        np.mean(np.array(every) >= every[0] - 1e-12), abs=0.02
+    )
+
+
 def test_few_systems_are_swapped_in_all_ways():
     rng = np.random.default_rng(0)
     human = rng.normal(size=(8, 1))
@@ -108,7 +135,7 @@ def test_the_fast_way_of_pearson_is_the_slow_way(by):
     human, first, second = (grouped(x, by) for x in pair_of_metrics(systems=5, items=40, missing=0.2, seed=1))
     fast = score_swap("pearson", human, first, second).draw(np.random.default_rng(3), 20)
     known = ~np.isnan(human)
-    a, b = (np.where(known, _standard(x, known), 0.0) for x in (first, second))
+    a, b = (np.where(known, standardised(x, known), 0.0) for x in (first, second))
     own = random_bits(np.random.default_rng(3), 20, human.size).reshape(20, *human.shape).astype(bool)
     slow = [
         np.nanmean(by_group("pearson", human, np.where(w, a, b)))
@@ -138,7 +165,9 @@ def test_metrics_that_say_the_same_are_not_told_apart():
         agreement_swap(human, metric, metric, (0.0, 0.0), unit="items"),
         kendall_swap(human, metric, metric),
         item_swap(metric[0], metric[0]),
+        ratio_swap("pdp", human, metric, metric),
         score_swap("pearson", human, metric, metric),
+        score_swap("pdp", human, metric, metric),
         soft_swap(human, metric, metric),
     ):
         assert verdict(swap, stop=5000).p == 1.0

@@ -24,6 +24,12 @@ def evaluate(
     warp: o.Warp = None,
     floor: o.Floor = 1e-6,
     human: o.Human = "human",
+    ratings: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="MQM or ESA annotations that make the human scores: a table or a .seg.rating file."
+        ),
+    ] = None,
     alpha: o.Alpha = 0.1,
     by: o.By = None,
     bins: o.Bins = None,
@@ -53,6 +59,12 @@ def evaluate(
         str | None,
         typer.Option(help="Figures, as segment:acc_eq*/item,system:spa.", rich_help_panel=_METRICS),
     ] = None,
+    undefined: Annotated[
+        str,
+        typer.Option(
+            help="Groups without a correlation: drop, or zero to count them as 0.", rich_help_panel=_METRICS
+        ),
+    ] = "drop",
     preset: Annotated[
         str | None, typer.Option(help="Rules of a year: wmt22, wmt23, wmt24.", rich_help_panel=_METRICS)
     ] = None,
@@ -68,14 +80,28 @@ def evaluate(
     ] = 1000,
     swap: Annotated[
         str,
-        typer.Option(help="What tests within items swap: items, or pairs as WMT.", rich_help_panel=_METRICS),
+        typer.Option(help="What tests within items swap: items, scores or pairs.", rich_help_panel=_METRICS),
     ] = "items",
+    test: Annotated[
+        str,
+        typer.Option(help="permutation; williams for system:pearson.", rich_help_panel=_METRICS),
+    ] = "permutation",
     system_column: Annotated[
         str, typer.Option(help="Column of systems.", rich_help_panel=_METRICS)
     ] = "system",
     item: Annotated[
-        str, typer.Option(help="Column (or columns C,C) of segments.", rich_help_panel=_METRICS)
+        str,
+        typer.Option(
+            help="Column (or columns C,C) of segments; C=D where the ratings call it D.",
+            rich_help_panel=_METRICS,
+        ),
     ] = "seg",
+    first_segment: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=1, help="Number of a folder's first segment in the ratings.", rich_help_panel=_METRICS
+        ),
+    ] = None,
     pairs: Annotated[
         str | None, typer.Option(help="Language pairs of a folder.", rich_help_panel=_METRICS)
     ] = None,
@@ -103,7 +129,9 @@ def evaluate(
 
         evaluate_metrics(given)
         return
-    from doubtless.cli.render import print_evaluation, print_json, warn
+    from doubtless.cli.annotations import with_ratings
+    from doubtless.cli.render import new_console, print_evaluation, print_json, warn
+    from doubtless.cli.signatures import evaluation_signature
     from doubtless.columns import attribute
     from doubtless.conformal.calibrate import with_human
     from doubtless.conformal.evaluate import Evaluation
@@ -115,7 +143,9 @@ def evaluate(
     if balanced and not reading.by:
         raise InputError("--balanced needs groups (--by)")
     plan = Evaluation(alpha, splits, share, seed, balanced, bin_count, o.score_range(range_))
-    table = o.read_table(given, reading.names | {human, "src", "mt", "system"})
+    keys = {system_column, "lp", *(name.partition("=")[0] for name in o.names(item))} if ratings else set()
+    table = o.read_table(given, reading.names | {human, "src", "mt", "system"} | keys)
+    table = with_ratings(table, given)
     rows = len(table)
     table, y = with_human(table, human, plan.bounds)
     forecast = columns.read(table, alpha)
@@ -128,6 +158,7 @@ def evaluate(
     )
     figures["without_human"] = rows - len(table)
     figures["repeated"] = table.repeated()
+    figures["signature"] = evaluation_signature(plan, given)
     figures["crossings"] = getattr(forecast, "crossings", 0)
     if figures["repeated"]:
         warn(
@@ -138,3 +169,4 @@ def evaluate(
         print_json(figures)
     else:
         print_evaluation(figures, file, by, bins)
+        new_console().print(figures["signature"], style="dim", soft_wrap=True)

@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table as RichTable
-from rich.text import Text
+import polars as pl
 
 from doubtless.cli import options as o
-from doubtless.cli.render import new_console, number, print_json, warn
+from doubtless.cli.annotations import read_annotations, with_ratings
+from doubtless.cli.metrics_view import show_comparisons, show_overall
+from doubtless.cli.render import print_json, warn
+from doubtless.cli.signatures import evaluation_signature, gold
 from doubtless.columns import ForecastColumns
 from doubtless.conformal.calibrate import with_human
 from doubtless.conformal.doubt import doubt_of
 from doubtless.conformal.evaluate import Evaluation
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
-from doubtless.formats.words import quoted
+from doubtless.formats.words import listed, quoted
 from doubtless.metaeval.baselines import lexical
-from doubtless.metaeval.compare import Comparison, Plan, compare
+from doubtless.metaeval.compare import Plan, compare
 from doubtless.metaeval.folder import PairFolder, Scores, language_pairs, read_scores
 from doubtless.metaeval.greedy import GreedyMatcher
 from doubtless.metaeval.grid import Grid, grids_of
-from doubtless.metaeval.presets import Overall, Rules, preset, run, tasks_of
+from doubtless.metaeval.presets import Overall, Preset, Rules, preset, run, tasks_of
+from doubtless.metaeval.rated import by_segment, columns_of_items
 from doubtless.metaeval.statistics import Statistic
 from doubtless.segments import Floats, Table
 
+FOR_FOLDERS = ("pairs", "reference", "scores", "first_segment")
+FOR_TABLES = ("where", "format", "samples", "score", "src", "mt", "ref")
 DEFAULTS = {
     "segment": ("segment:pearson", "segment:kendall/item", "segment:acc_eq*/item"),
     "system": ("system:pearson", "system:spearman", "system:accuracy", "system:spa"),
@@ -62,49 +67,80 @@ class Column:
             columns = ForecastColumns(samples=(columns.score,))
         return columns.read(table, alpha)
 
+    @property
+    def signature(self) -> str:
+        """Which columns the metric is made of."""
+        columns = self.columns
+        parts = [f"samples:{'+'.join(columns.samples)}"] if columns.samples else [f"score:{columns.score}"]
+        parts += [f"sd:{columns.sd}"] if columns.sd else []
+        return "|".join([f"metric:{self.name}", *parts, *(["negated"] if self.negated else [])])
+
     def uncertain(self, table: Table) -> bool:
         """Whether the metric has an uncertainty of its own."""
         score = self.columns.score
         return self.columns.has_uncertainty or bool(score and table.column(score).dtype.is_nested())
 
 
+@dataclass(frozen=True)
+class Data:
+    """What is compared; ``overall`` if the rules of a year have been applied."""
+
+    grids: Sequence[Grid]
+    metrics: Sequence[str]
+    signatures: Sequence[str]
+    overall: Overall | None = None
+    doubt: Mapping[str, Any] = field(default_factory=dict)
+    without_human: int = 0
+
+
 def evaluate_metrics(given: Mapping[str, Any]) -> None:
     """Compare metrics as the options ask, and print it."""
     numbers = {name: given[name] for name in ("resamples", "draws", "seed")}
-    plan = Plan(given["average"], unit=given["swap"], **numbers)
-    if Path(given["file"]).is_dir():
-        grids, overall, metrics = _from_folder(given, plan)
-        doubt: dict[str, dict[str, float | None]] = {}
-        signatures: list[str] = []
-    else:
-        grids, metrics, doubt, signatures = _from_table(given)
-        overall = None
-        if given["preset"]:
-            by_name = {grid.name: grid for grid in grids}
-            rules = preset(given["preset"])
-            tasks = tasks_of(rules, list(by_name))
-            overall = run(rules, tasks, lambda pair, humans, domain: by_name[pair], metrics, plan)
-    if overall is not None:
-        _show_overall(overall, doubt, given["json"])
+    plan = Plan(given["average"], unit=given["swap"], test=given["test"], **numbers)
+    folder = Path(given["file"]).is_dir()
+    _refuse(given, FOR_TABLES if folder else FOR_FOLDERS, "a table" if folder else "a folder")
+    data = _from_folder(given, plan) if folder else _from_table(given, plan)
+    if data.overall is not None:
+        show_overall(data.overall, data.doubt, data.signatures, given["json"])
         return
-    statistics = _statistics(given)
-    found = [compare(s, grids, _with(s, grids, metrics), plan) for s in statistics]
+    found = []
+    for statistic in _statistics(given):
+        able = _with(statistic, data.grids, data.metrics)
+        if able:
+            found.append(compare(statistic, data.grids, able, plan))
+        else:
+            warn(f"{statistic} is left out: no metric has the scores of segments that it needs")
+    if not found:
+        raise InputError("there is nothing to compare: no metric has the scores that the figures need")
     if given["json"]:
-        rows = [comparison.as_json() for comparison in found]
-        missing = sum(grid.missing for grid in grids)
-        print_json({"comparisons": rows, "doubt": doubt, "missing": missing, "metrics": signatures})
+        print_json(
+            {
+                "comparisons": [comparison.as_json() for comparison in found],
+                "doubt": data.doubt,
+                "missing": sum(grid.missing for grid in data.grids),
+                "without_human": data.without_human,
+                "metrics": data.signatures,
+            }
+        )
     else:
-        _show(given["file"], grids, found, doubt, signatures)
+        show_comparisons(given["file"], data.grids, found, data.doubt, data.signatures)
+
+
+def _refuse(given: Mapping[str, Any], options: Sequence[str], owner: str) -> None:
+    """Refuse options that would do nothing."""
+    for name in options:
+        if given[name] is not None:
+            raise InputError(f"--{name.replace('_', '-')} belongs to {owner}, but {given['file']} is none")
 
 
 def _statistics(given: Mapping[str, Any]) -> list[Statistic]:
     if given["statistics"]:
-        return [Statistic.parse(text) for text in o.names(given["statistics"])]
+        return [Statistic.parse(text, given["undefined"]) for text in o.names(given["statistics"])]
     levels = o.names(given["levels"]) or ("segment", "system")
     for level in levels:
         if level not in DEFAULTS:
             raise InputError(f"a level is segment or system, found '{level}'")
-    return [Statistic.parse(text) for level in levels for text in DEFAULTS[level]]
+    return [Statistic.parse(text, given["undefined"]) for level in levels for text in DEFAULTS[level]]
 
 
 def _with(statistic: Statistic, grids: Sequence[Grid], metrics: Sequence[str]) -> list[str]:
@@ -117,45 +153,56 @@ def _with(statistic: Statistic, grids: Sequence[Grid], metrics: Sequence[str]) -
 # A table --------------------------------------------------------------------------------------------------
 
 
-def _from_table(given: Mapping[str, Any]) -> tuple[list[Grid], list[str], dict[str, Any], list[str]]:
+def _from_table(given: Mapping[str, Any], plan: Plan) -> Data:
     columns = [Column.parse(text) for text in o.names(given["compare"])]
     names = [c.name for c in columns]
     if len(set(names)) < len(names):
         raise InputError(f"a metric is named twice: {', '.join(names)}")
-    table = o.read_table(given)
+    table = with_ratings(o.read_table(given), given)
     rows = len(table)
     sign = -1.0 if given["human"].startswith("-") else 1.0
-    plan = Evaluation(given["alpha"], given["splits"], given["share"], given["seed"])
-    table, y = with_human(table, given["human"].removeprefix("-"), plan.bounds)
+    splits = Evaluation(given["alpha"], given["splits"], given["share"], given["seed"])
+    table, y = with_human(table, given["human"].removeprefix("-"), splits.bounds)
     y = sign * y
     if len(table) < rows:
         warn(f"{rows - len(table):,} of {rows:,} rows have no human score and are left out")
     scores: dict[str, Floats] = {}
     doubt: dict[str, Any] = {}
     for column in columns:
-        forecast = column.read(table, plan.alpha)
+        forecast = column.read(table, splits.alpha)
         scores[column.name] = (-1.0 if column.negated else 1.0) * forecast.score
-        doubt[column.name] = doubt_of(forecast, y, plan, column.uncertain(table))
-    extra, whole, signatures = _baselines(given, table)
+        doubt[column.name] = doubt_of(forecast, y, splits, column.uncertain(table))
+    extra, whole, signatures = _baselines(o.names(given["baselines"]), table, given["system_column"])
+    twice = next((name for name in extra if name in scores), None)
+    if twice:
+        raise InputError(f"a metric is named twice: {twice} is a column and a baseline")
     scores |= extra
+    signatures = [*(column.signature for column in columns), *signatures]
     if not scores:
         raise InputError("there are no metrics to compare (--compare or --baselines)")
-    item = o.names(given["item"])
+    item = list(columns_of_items(o.names(given["item"])))
     grids = grids_of(table, y, scores, system=given["system_column"], item=item)
-    return [grid.with_systems(whole) for grid in grids], list(scores), doubt, signatures
+    if doubt:
+        signatures.append(f"doubt:ups.coverage.width|{evaluation_signature(splits, given)}")
+    grids = [replace(grid.with_systems(whole), gold=gold(given)) for grid in grids]
+    overall = None
+    if given["preset"]:
+        by_name, rules = {grid.name: grid for grid in grids}, preset(given["preset"])
+        tasks = tasks_of(rules, list(by_name))
+        overall = run(rules, tasks, lambda pair, humans, domain: by_name[pair], list(scores), plan)
+    return Data(grids, list(scores), signatures, overall, doubt, rows - len(table))
 
 
 def _baselines(
-    given: Mapping[str, Any], table: Table
+    wanted: Sequence[str], table: Table, system: str = "system"
 ) -> tuple[dict[str, Floats], dict[str, dict[tuple[str, str], float]], list[str]]:
     scores: dict[str, Floats] = {}
     whole: dict[str, dict[tuple[str, str], float]] = {}
     signatures: list[str] = []
-    wanted = o.names(given["baselines"])
     if not wanted:
         return scores, whole, signatures
     mt, ref = (table.column(role).fill_null("").to_list() for role in ("mt", "ref"))
-    systems = table.labels([given["system_column"]]).to_list()
+    systems = table.labels([system]).to_list()
     pairs = table.labels(["lp"]).to_list() if table.has("lp") else ["all"] * len(table)
     for name in wanted:
         if name.startswith("greedy:"):
@@ -172,53 +219,127 @@ def _baselines(
 # A folder -------------------------------------------------------------------------------------------------
 
 
-def _from_folder(given: Mapping[str, Any], plan: Plan) -> tuple[list[Grid], Overall | None, list[str]]:
+def _from_folder(given: Mapping[str, Any], plan: Plan) -> Data:
     path = Path(given["file"])
     rules = preset(given["preset"]) if given["preset"] else None
-    pairs = o.names(given["pairs"]) or _known_pairs(path, rules)
+    rated, item = _annotations(given)
+    pairs = o.names(given["pairs"]) or _known_pairs(path, rules, rated)
+    if rated is not None and not rated.has("lp") and len(pairs) > 1:
+        raise InputError(f"{rated.name}: no column 'lp': which of {listed(pairs)}? choose by --pairs")
     folders = {pair: PairFolder(path, pair) for pair in pairs}
-    extra = _score_files(given["scores"] or [])
+    extra = _score_files(given["scores"] or [], pairs)
+    signatures: dict[str, None] = {}
+    scored: set[str] = set()
     cache: dict[tuple[str, bool, str | None], Grid] = {}
 
     def load(pair: str, humans: bool, domain: str | None) -> Grid:
         key = (pair, humans, domain)
         if key not in cache:
-            own = _rules(given, folders[pair], rules.rules_of(pair) if rules else None)
-            cache[key] = folders[pair].grid(
-                own.gold, own.reference, humans=humans, outliers=own.outliers, domain=domain, extra=extra
+            folder = folders[pair]
+            own = _rules(given, folder, rules.rules_of(pair) if rules else None)
+            if given["baselines"] and pair not in scored:
+                scored.add(pair)
+                found, lines = _folder_baselines(o.names(given["baselines"]), folder, own.reference)
+                extra[pair] = extra.get(pair, {}) | found
+                signatures.update(dict.fromkeys(lines))
+            human: str | Scores = own.gold
+            if rated is not None:
+                human = by_segment(rated, pair, len(folder.source), item=item, first=given["first_segment"])
+            grid = folder.grid(
+                human,
+                own.reference,
+                humans=humans,
+                outliers=own.outliers,
+                domain=domain,
+                extra=extra.get(pair),
             )
+            cache[key] = grid if rated is None else replace(grid, gold=gold(given))
         return cache[key]
 
     grids = [load(pair, bool(rules and rules.rules_of(pair).humans), None) for pair in pairs]
-    for folder in folders.values():
-        for name, reason in folder.left_out.items():
-            warn(f"{folder.pair}: metric {quoted(name)} is left out: {reason}")
-    common = set.intersection(*(set(grid.names) for grid in grids))
-    asked = o.names(given["compare"])
-    unknown = [name for name in asked if name not in common]
-    if unknown:
-        raise InputError(f"{path}: no metric {quoted(unknown[0])} in every language pair")
-    metrics = list(asked) or sorted(common)
+    said = _say_left_out(folders, set())
+    metrics = _common(path, grids, o.names(given["compare"]))
     if rules is None:
-        return grids, None, metrics
+        return Data(grids, metrics, list(signatures))
     domains = {pair: sorted(set(folder.domains) - {""}) for pair, folder in folders.items()}
     several = [pair for pair, folder in folders.items() if len(folder.references) > 1]
     overall = run(rules, tasks_of(rules, pairs, domains, several), load, metrics, plan)
-    return grids, overall, metrics
+    _say_left_out(folders, said)
+    return Data(grids, metrics, list(signatures), overall)
 
 
-def _known_pairs(path: Path, rules: Any) -> tuple[str, ...]:
-    pairs = language_pairs(path)
+def _folder_baselines(
+    wanted: Sequence[str], folder: PairFolder, reference: str
+) -> tuple[dict[str, dict[str, Scores]], list[str]]:
+    """Score the texts of a folder: of each baseline the scores of segments and, if there are, of systems."""
+    systems = [name for name in folder.outputs if name != reference]
+    segments, whole, signatures = _baselines(wanted, folder.table(reference, systems))
+    found: dict[str, dict[str, Scores]] = {}
+    for name, values in segments.items():
+        rows = values.reshape(len(systems), -1)
+        found[name] = {"seg": dict(zip(systems, rows, strict=True))}
+        if name in whole:
+            found[name]["sys"] = {s: np.array([whole[name][folder.pair, s]]) for s in systems}
+    return found, signatures
+
+
+def _annotations(given: Mapping[str, Any]) -> tuple[Table | None, str]:
+    """The scores of --ratings, and their column of segments."""
+    if not given["ratings"]:
+        return None, ""
+    if given["human"] != "human":
+        raise InputError("--human and --ratings both name human scores, expected one of the two")
+    item = list(columns_of_items(o.names(given["item"])).values())
+    if len(item) != 1:
+        raise InputError("segments of a folder have numbers, expected one column of segments (--item)")
+    return read_annotations(given, item), item[0]
+
+
+def _say_left_out(folders: Mapping[str, PairFolder], said: set[str]) -> set[str]:
+    """Warn of what a folder's pairs could not use, each once; return what was said."""
+    for folder in folders.values():
+        for what, reason in folder.left_out.items():
+            sentence = f"{folder.pair}: {what} is left out: {reason}"
+            if sentence not in said:
+                warn(sentence)
+            said.add(sentence)
+    return said
+
+
+def _common(path: Path, grids: Sequence[Grid], asked: Sequence[str]) -> list[str]:
+    """The metrics that every language pair has; those asked for must be among them."""
+    names = list(dict.fromkeys(name for grid in grids for name in grid.names))
+    lacking = {name: [grid.name for grid in grids if name not in grid.names] for name in names}
+    for name in asked:
+        if lacking.get(name, ["any"]):
+            raise InputError(
+                f"{path}: no metric {quoted(name)} in every language pair (there are: {listed(names)})"
+            )
+    for name in names:
+        if lacking[name] and not asked:
+            warn(f"metric {quoted(name)} is left out: no scores for {listed(lacking[name])}")
+    common = list(asked) or sorted(name for name in names if not lacking[name])
+    if not common:
+        raise InputError(f"{path}: no metric has scores in every language pair")
+    return common
+
+
+def _known_pairs(path: Path, rules: Preset | None, rated: Table | None) -> tuple[str, ...]:
+    """The language pairs of a folder that were rated; of these, the official ones of a year if there are."""
+    pairs = language_pairs(path, rated=rated is not None)
+    if rated is not None and rated.has("lp"):
+        known = set(rated.column("lp").cast(pl.String))
+        pairs = [pair for pair in pairs if pair in known]
+        if not pairs:
+            raise InputError(f"{rated.name}: no ratings of a language pair in {path}")
     official = [pair for pair in pairs if rules is not None and pair in rules.rules]
     return tuple(official or pairs)
 
 
 def _rules(given: Mapping[str, Any], folder: PairFolder, official: Rules | None) -> Rules:
     """What to compare with: as asked, else as the rules say, else the only one there is."""
-    if official is not None and given["human"] == "human" and given["reference"] is None:
-        return official
     gold, reference = given["human"], given["reference"]
-    if gold == "human":
+    if gold == "human" and not given["ratings"]:
         gold = official.gold if official else _only(folder.human_names, "human scores", "--human", folder)
     if reference is None:
         reference = (
@@ -229,96 +350,27 @@ def _rules(given: Mapping[str, Any], folder: PairFolder, official: Rules | None)
 
 def _only(names: Any, what: str, option: str, folder: PairFolder) -> str:
     found = list(names)
-    if len(found) != 1:
-        listing = ", ".join(found) or "none"
+    if not found:
+        raise InputError(f"{folder.path}: there are no {what} for {folder.pair}")
+    if len(found) > 1:
         raise InputError(
-            f"{folder.path}: which {what} for {folder.pair}? (there are: {listing}) choose by {option}"
+            f"{folder.path}: which {what} for {folder.pair}? (there are: {listed(found)}) choose by {option}"
         )
     return str(found[0])
 
 
-def _score_files(files: Sequence[str]) -> dict[str, dict[str, Scores]]:
-    extra: dict[str, dict[str, Scores]] = {}
-    for file in files:
+def _score_files(files: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[str, dict[str, Scores]]]:
+    """Read ``FILE`` or ``PAIR=FILE``: scores by language pair, metric and level."""
+    extra: dict[str, dict[str, dict[str, Scores]]] = {}
+    for text in files:
+        pair, equals, file = text.rpartition("=")
+        if not equals and len(pairs) > 1:
+            raise InputError(f"{file}: which of {listed(pairs)}? write PAIR={file}")
+        pair = pair if equals else pairs[0]
+        if pair not in pairs:
+            raise InputError(f"{text}: no language pair {quoted(pair)} (there are: {listed(pairs)})")
         parts = Path(file).name.rsplit(".", 2)
         if len(parts) != 3 or parts[2] != "score" or parts[1] not in ("seg", "sys"):
             raise InputError(f"{file}: expected a name that ends in .seg.score or .sys.score")
-        extra.setdefault(parts[0], {})[parts[1]] = read_scores(file)
+        extra.setdefault(pair, {}).setdefault(parts[0], {})[parts[1]] = read_scores(file)
     return extra
-
-
-# Printing -------------------------------------------------------------------------------------------------
-
-
-def _show(
-    file: str,
-    grids: Sequence[Grid],
-    found: Sequence[Comparison],
-    doubt: Mapping[str, Any],
-    signatures: Sequence[str],
-) -> None:
-    console = new_console()
-    rated = sum(int((~np.isnan(grid.human)).sum()) for grid in grids)
-    missing = sum(grid.missing for grid in grids)
-    counts = f": {rated:,} translations with human scores ({missing:,} without), {len(grids)} language pairs"
-    console.print(Text.assemble((file, "bold"), counts))
-    console.print(
-        "Figure (rank of its cluster), and the doubt of the metric on the scale of the human scores"
-    )
-    titles = [str(c.statistic).replace(":", "\n") for c in found]
-    table = RichTable("metric", *titles, *(("ups", "coverage", "width") if doubt else ()), box=None)
-    table.header_style = "dim"
-    places = [{s.metric: s for s in c.standings} for c in found]
-    for metric in dict.fromkeys(s.metric for c in found for s in c.standings):
-        cells = [_cell(place.get(metric)) for place in places]
-        own = doubt.get(metric, {})
-        table.add_row(
-            metric, *cells, *((number(own.get(k)) for k in ("ups", "coverage", "width")) if doubt else ())
-        )
-    console.print(table)
-    for comparison in found:
-        _show_comparison(console, comparison)
-    for line in signatures:
-        console.print(line, style="dim", soft_wrap=True)
-
-
-def _cell(standing: Any) -> str:
-    if standing is None:
-        return "-"
-    return number(standing.value) + (f" ({standing.rank})" if standing.rank else "")
-
-
-def _show_comparison(console: Any, comparison: Comparison) -> None:
-    pairs = list(comparison.standings[0].by_pair)
-    table = RichTable("rank", "metric", "figure", "95 % interval", "undefined", *pairs, box=None)
-    table.header_style = "dim"
-    for s in comparison.standings:
-        undefined = sum(f.undefined for f in s.by_pair.values())
-        ends = f"{number(s.low)} … {number(s.high)}" if not np.isnan(s.low) else "-"
-        figures = [number(s.by_pair[pair].value) for pair in pairs]
-        table.add_row(number(s.rank), s.metric, number(s.value), ends, number(undefined), *figures)
-    console.print(Text.assemble("\n", (str(comparison.statistic), "bold")))
-    console.print(table)
-    console.print(comparison.signature, style="dim", soft_wrap=True)
-
-
-def _show_overall(overall: Overall, doubt: Mapping[str, Any], json: bool) -> None:
-    tasks = [{"task": str(task), "weight": task.weight, **found.as_json()} for task, found in overall.tasks]
-    if json:
-        whole = [{"metric": m, "value": v, "rank": overall.ranks.get(m)} for m, v in overall.values.items()]
-        print_json({"overall": whole, "tasks": tasks, "doubt": doubt, "signature": overall.signature})
-        return
-    console = new_console()
-    shown = overall.tasks[:8]  # the 2022 rules have over a hundred tasks
-    table = RichTable(
-        "rank", "metric", "overall", *(str(task).replace(" ", "\n") for task, _ in shown), box=None
-    )
-    table.header_style = "dim"
-    places = [{s.metric: s for s in found.standings} for _, found in shown]
-    for metric, value in overall.values.items():
-        cells = [_cell(place.get(metric)) for place in places]
-        table.add_row(number(overall.ranks.get(metric)), metric, number(value), *cells)
-    console.print(table)
-    if len(overall.tasks) > len(shown):
-        console.print(f"and {len(overall.tasks) - len(shown)} more tasks (--json has them all)", style="dim")
-    console.print(overall.signature, style="dim", soft_wrap=True)

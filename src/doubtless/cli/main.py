@@ -15,16 +15,22 @@ from doubtless.errors import DoubtlessError
 
 VERBS = {
     "score": "Score translations and say how far each score can be trusted.",
+    "words": "Shade the words of translations by suspicion; `words evaluate` measures how well that works.",
     "train": "Train a neural estimator from a configuration file; resumes where it stopped.",
     "calibrate": "Make a calibration file from forecasts and human scores.",
     "apply": "Add intervals to new forecasts.",
     "evaluate": "Measure forecasts against human scores: agreement, coverage, width, by group.",
+    "rerank": "Choose the best of many candidates without scoring them all.",
     "risk": "Choose the number to act on when one kind of mistake costs more.",
+    "defer": "Choose the segments that people should score; rank systems from what they said.",
     "gp": "Fit a Gaussian process to features of translations, and score with it.",
     "reproduce": "Run a table or figure of the papers on real data, ours beside theirs.",
     "models": "List the bundled model and what --model accepts.",
     "selfcheck": "Score recorded segments again: have the scores changed, and how fast is this machine?",
 }
+
+# `doubtless words evaluate` is a module of its own, words_evaluate.
+SUBVERBS = {"words_evaluate": "Measure suspicions of words against one or several annotators."}
 
 
 def overview() -> str:
@@ -59,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if verb not in VERBS:
         raise DoubtlessError(f"there is no verb '{verb}'{_meant(verb)} (doubtless --help lists them)")
+    if rest and f"{verb}_{rest[0]}" in SUBVERBS:
+        return _run(f"{verb}_{rest[0]}", rest[1:])
     return _run(verb, rest)
 
 
@@ -81,15 +89,16 @@ def _run(verb: str, arguments: list[str]) -> int:
         app = found
     else:
         app = typer.Typer(**SETTINGS)
-        app.command(help=VERBS[verb])(found)
+        app.command(help=(VERBS | SUBVERBS)[verb])(found)
+    called = f"doubtless {verb.replace('_', ' ')}"
     try:
-        code = app(args=arguments, prog_name=f"doubtless {verb}", standalone_mode=False)
+        code = app(args=arguments, prog_name=called, standalone_mode=False)
     except Exception as error:
         # Mistakes in options come from the option parser, whose exceptions can say what they are about.
         if not hasattr(error, "format_message"):
             raise
         sentence = error.format_message().rstrip(".").replace("\n", " ")
-        raise DoubtlessError(f"{sentence[:1].lower()}{sentence[1:]} (doubtless {verb} --help)") from None
+        raise DoubtlessError(f"{sentence[:1].lower()}{sentence[1:]} ({called} --help)") from None
     return code if isinstance(code, int) else 0
 
 

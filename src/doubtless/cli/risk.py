@@ -44,6 +44,13 @@ def risk(
         str | None,
         typer.Option(help="Use the predictive distribution of this calibration file, and its columns."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Use the forecasts of this Gaussian process, made by gp fit."),
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option("--features", help="File of numbers that the Gaussian process needs.")
+    ] = None,
     assume: Annotated[
         str | None,
         typer.Option(
@@ -96,18 +103,20 @@ def risk(
     from doubtless.segments import write
 
     losses = [Loss.in_scenario(loss, weight, scenario, better) for weight in _weights(w)]
-    columns = None if calibration else _columns(given)
+    columns = None if calibration or model else _columns(given)
     table = o.read_table(given)
     made = _names(name, losses)
     for column in made:
         if column in table.frame.columns:
             raise InputError(f"{table.name}: there is a column '{column}' already (choose another --name)")
     options: dict[str, Any] = {"assume": assume, "method": method}
-    if columns is None:
+    if columns is not None:
+        forecast = columns.read(table)
+    elif model:
+        forecast = _of_process(given, table)
+    else:
         forecast, known = _calibrated(given, table)
         options |= known
-    else:
-        forecast = columns.read(table)
     if range_:
         options["bounds"] = o.score_range(range_)
     decisions = [decide(forecast, one, **options) for one in losses]
@@ -158,12 +167,35 @@ def _names(name: str, losses: list[Loss]) -> list[str]:
 def _columns(given: Mapping[str, Any]) -> Any:
     from doubtless.errors import InputError
 
+    if given["features"]:
+        raise InputError("--features needs --model")
     columns = o.forecast_columns(given)
     if not columns.has_uncertainty:
         raise InputError(
-            "a score alone says nothing about mistakes: give --sd, --samples, … or --calibration"
+            "a score alone says nothing about mistakes: give --sd, --samples, …, --calibration or --model"
         )
     return columns
+
+
+def _alone(given: Mapping[str, Any], source: str, why: str) -> None:
+    """Refuse what would describe the forecast a second time."""
+    from doubtless.errors import InputError
+
+    for option in ("score", "samples", "sd", "lower", "upper", "level", "error", "warp", "assume"):
+        if given[option] is not None:
+            raise InputError(f"--{option} and --{source} exclude each other: {why}")
+
+
+def _of_process(given: Mapping[str, Any], table: Table) -> Any:
+    """The forecasts of a Gaussian process, with all that it knows of their shape."""
+    from doubtless.errors import InputError
+    from doubtless.gp.store import load
+
+    _alone(given, "model", "the model makes the forecasts")
+    if given["calibration"]:
+        raise InputError("--model and --calibration exclude each other: score first, then calibrate")
+    loaded = load(given["model"])
+    return loaded.fitted.forecast(loaded.extractor.read(table, given["features"]))
 
 
 def _calibrated(given: Mapping[str, Any], table: Table) -> tuple[Any, dict[str, Any]]:
@@ -171,11 +203,7 @@ def _calibrated(given: Mapping[str, Any], table: Table) -> tuple[Any, dict[str, 
     from doubtless.conformal.store import load
     from doubtless.errors import InputError
 
-    for option in ("score", "samples", "sd", "lower", "upper", "level", "error", "warp", "assume"):
-        if given[option] is not None:
-            raise InputError(
-                f"--{option} and --calibration exclude each other: the calibration knows its columns"
-            )
+    _alone(given, "calibration", "the calibration knows its columns")
     loaded = load(given["calibration"])
     if loaded.distribution is None:
         raise InputError(

@@ -58,6 +58,13 @@ def score(
         str | None,
         typer.Option(help="Leave early: auto (the model's rule), TOLERANCE, constant:LAYER, variance:LIMIT."),
     ] = None,
+    adapt: Annotated[
+        str | None,
+        typer.Option(
+            help="Adapt the model to each system by lessening its doubt: passes=3,k=30,lr=1e-4,"
+            "parameters=layer-mix, or auto (only where it should help)."
+        ),
+    ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(help="Which of the model's calibrations, by its alpha.", rich_help_panel=_DOUBT),
@@ -115,6 +122,7 @@ def score(
 ) -> None:
     """Score translations and say how far each score can be trusted."""
     given = locals()
+    from doubtless.cli.adapting import tell
     from doubtless.cli.render import print_json, print_table, wants_pretty, warn
     from doubtless.segments import format_of, write
 
@@ -124,6 +132,8 @@ def score(
     result = _result(given)
     for sentence in result.warnings:
         warn(sentence)
+    if result.run.adapted is not None and not json:
+        tell(result.run.adapted)
     to_file = output not in (None, "-")
     as_lists = to_file and format_of(str(output)) in ("json", "jsonl", "parquet")
     frame = result.frame(spans=spans, words=words, as_lists=as_lists)
@@ -142,6 +152,7 @@ def score(
 
 
 def _result(given: dict[str, Any]) -> Result:
+    from doubtless.cli.adapting import REFUSED, AdaptWish
     from doubtless.cli.scoring import Wishes, run_models, with_doubt
     from doubtless.cli.shipped import Shipped
     from doubtless.errors import InputError
@@ -149,10 +160,14 @@ def _result(given: dict[str, Any]) -> Result:
     if given["exit"] is not None and (given["words"] or given["spans"]):
         option = "--words" if given["words"] else "--spans"
         raise InputError(f"{option} reads the last layer, which rows that leave early (--exit) never reach")
+    adapt = None if given["adapt"] is None else AdaptWish.parse(given["adapt"], given["seed"])
+    if adapt is not None and not adapt.auto and (given["calibration"] or given["alpha"] is not None):
+        raise InputError(REFUSED)
     table = _table(given)
     shipped = Shipped.of(given["model"] or [])
     exit = shipped.exit(given["exit"])
-    known, warnings = _calibration(given, shipped, exit)
+    known, warnings = calibration_of(given, shipped, exit)
+    usual = shipped.calibration(None, None)[0] if adapt is not None and known is None else known
     wishes = Wishes(
         models=given["model"] or [],
         error_model=given["error_model"],
@@ -162,9 +177,12 @@ def _result(given: dict[str, Any]) -> Result:
         spans=given["spans"],
         words=shipped.word_threshold() if given["words"] else None,
         seed=given["seed"],
+        adapt=adapt,
     )
     running = ("device", "dtype", "batch_tokens", "threads", "runtime")
-    run = run_models(table, wishes, {name: given[name] for name in running})
+    run = run_models(table, wishes, {name: given[name] for name in running}, usual)
+    if known is not None and run.adapted is not None and run.adapted.any:
+        known, warnings = None, [f"no intervals: {REFUSED}"]
     if known is not None and given["calibration"] is None:
         if not run.own:
             known, warnings = None, ["the model's calibration is for its own uncertainty: no intervals"]
@@ -175,7 +193,7 @@ def _result(given: dict[str, Any]) -> Result:
     return result
 
 
-def _calibration(
+def calibration_of(
     given: dict[str, Any], shipped: Any, exit: str | None
 ) -> tuple[Calibration | None, list[str]]:
     """The calibration to use and what is to be said of it: the given one, else the model's."""
@@ -204,13 +222,14 @@ def _table(given: dict[str, Any]) -> Table:
     if (file is None) == (sources is None and not translations):
         raise InputError("give a table, or source and translations (-s and -t)")
     if file is not None:
-        return _with_pair(o.read_table(given), given["lp"])
+        return with_pair(o.read_table(given), given["lp"])
     if sources is None or not translations:
         raise InputError("parallel text needs both -s and -t")
-    return _with_pair(read_parallel(sources, translations, given["references"]), given["lp"])
+    return with_pair(read_parallel(sources, translations, given["references"]), given["lp"])
 
 
-def _with_pair(table: Table, lp: str | None) -> Table:
+def with_pair(table: Table, lp: str | None) -> Table:
+    """The table with a column of the language pair that all its rows have, if that is said."""
     from dataclasses import replace
 
     import polars as pl

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 import doubtless
+from doubtless.cli.adapting import Adapted, AdaptWish, adapt_systems, drift_from, reference
 from doubtless.cli.look import Look
 from doubtless.cli.progress import progress_bar
 from doubtless.conformal.calibrate import apply
@@ -49,6 +50,7 @@ class Wishes:
     spans: bool = False
     words: float | None = None
     seed: int = 0
+    adapt: AdaptWish | None = None
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,17 @@ class Run:
     config: ModelConfig
     depth: int
     own: bool
+    adapted: Adapted | None = None
 
 
-def run_models(table: Table, wishes: Wishes, options: Mapping[str, Any]) -> Run:
-    """Score a table."""
+def run_models(
+    table: Table, wishes: Wishes, options: Mapping[str, Any], calibration: Calibration | None = None
+) -> Run:
+    """Score a table; the calibration is what ``--adapt auto`` looks for drift from."""
     rule = None if wishes.exit is None else ExitRule.parse(wishes.exit)
     asked = None if wishes.uncertainty is None else Quantifier.parse(wishes.uncertainty)
-    if asked is not None and asked.kind == "mcd" and options["runtime"] == "auto":
+    dropped = wishes.adapt is not None or (asked is not None and asked.kind == "mcd")
+    if dropped and options["runtime"] == "auto":
         options = {**options, "runtime": "torch"}  # dropout is something that only PyTorch can do
     sources: Sequence[str | None] = wishes.models or [None]  # None is the bundled model
     engines = [open_engine(name, **options) for name in sources]
@@ -85,10 +91,20 @@ def run_models(table: Table, wishes: Wishes, options: Mapping[str, Any]) -> Run:
     everyone = [*engines, *([errors] if errors else [])]
     for engine in everyone:
         texts |= texts_of(table, engine.config)
+    told, adapted = _told(texts, table, everyone, quantifier), None
+    if wishes.adapt is not None:
+        if len(engines) > 1 or rule is not None or wishes.partial:
+            raise InputError("--adapt needs one model, all of its layers and whole translations")
+        drift_of = None
+        if wishes.adapt.auto:
+            known = reference(calibration)
+            before = forecast_table(table, quantify(engines, told, natural, errors=errors), known)
+            drift_of = drift_from(before, known, wishes.seed)
+        engines[0], adapted = adapt_systems(engines[0], told, table, wishes.adapt, drift_of)
     with progress_bar(len(table) * (quantifier.passes or len(engines))) as progress:
         found = quantify(
             engines,
-            _told(texts, table, everyone, quantifier),
+            told,
             quantifier,
             errors=errors,
             exit=rule,
@@ -100,7 +116,7 @@ def run_models(table: Table, wishes: Wishes, options: Mapping[str, Any]) -> Run:
     flags = sanity_flags(texts, found.scored.truncated)
     signature = _signature(engines, asked, quantifier, wishes)
     own = errors is None and len(engines) == 1 and quantifier == natural
-    return Run(found, flags, signature, config, engines[0].stepper.depth, own)
+    return Run(found, flags, signature, config, engines[0].stepper.depth, own, adapted)
 
 
 def _signature(
@@ -111,6 +127,7 @@ def _signature(
     parts.append(f"uncertainty:{wishes.uncertainty if asked else quantifier.kind}")
     parts += [f"exit:{wishes.exit}"] if wishes.exit else []
     parts += ["partial"] if wishes.partial else []
+    parts += [f"adapt:{wishes.adapt}|seed:{wishes.seed}"] if wishes.adapt else []
     return "|".join([*parts, f"version:{doubtless.__version__}"])
 
 
@@ -183,6 +200,8 @@ class Result:
         new |= columns
         if self.run.config.exits == "every":
             new["layer"] = scored.layer
+        if self.run.adapted is not None:
+            new["adapted"] = self.run.adapted.column()
         if words and scored.words is not None:
             texts = self.table.column("mt").cast(pl.String).fill_null("")
             shown = [marked(text, found) for text, found in zip(texts, scored.words, strict=True)]
@@ -225,6 +244,8 @@ class Result:
         }
         if self.calibration is not None and self.intervals is not None:
             found |= {"alpha": self.calibration.fitted.alpha, "width": float(self.intervals.width.mean())}
+        if self.run.adapted is not None:
+            found["adaptation"] = self.run.adapted.as_json()
         if self.systems:
             found["systems"] = [row for table in self.systems for row in table.rows()]
             found["comparisons"] = [pair for table in self.systems for pair in table.pairs()]
@@ -238,13 +259,17 @@ def with_doubt(
     look = Look.of(run.config, calibration, threshold)
     if calibration is None:
         return Result(table, run, None, None, run.flags, look, [], run.signature, seed)
-    columns = {name: pl.Series(values) for name, values in run.found.columns.items()}
-    bare = _with_pairs(replace(table, frame=table.frame.with_columns(**columns)), calibration)
-    applied = apply(calibration, bare, keep_score=True)
+    applied = apply(calibration, forecast_table(table, run.found, calibration), keep_score=True)
     flags = [" ".join(filter(None, pair)) for pair in zip(run.flags, applied.frame["flags"], strict=True)]
     warnings = [*applied.warnings, *_unseen(table, applied.intervals)]
     signature = f"{run.signature}|{calibration.signature}"
     return Result(table, run, calibration, applied.intervals, flags, look, warnings, signature, seed)
+
+
+def forecast_table(table: Table, found: Quantified, calibration: Calibration) -> Table:
+    """A table with the columns of its forecasts, as a calibration reads them."""
+    columns = {name: pl.Series(values) for name, values in found.columns.items()}
+    return _with_pairs(replace(table, frame=table.frame.with_columns(**columns)), calibration)
 
 
 def _with_pairs(table: Table, calibration: Calibration) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,10 @@ def decide(
         A conformal predictive distribution to use instead of the forecast's own, and the groups it asks for.
         Its quantiles err on the careful side: the truth lies beyond one with at most the chance intended.
     assume
-        None: what a family does not say is refused. ``normal``: quantiles are joined and prolonged as those
-        of normal distributions, an expected absolute error is taken as that of a normal one. ``samples``:
-        samples are the distribution itself, instead of giving it a mean and a variance.
+        None: what a family does not say is refused; quantiles between known ones are read off a straight
+        line on the normal scale. ``normal``: that line is also prolonged beyond them, and an expected
+        absolute error is taken as that of a normal distribution. ``samples``: samples are the distribution
+        itself, instead of giving it a mean and a variance.
     bounds
         Range of the truth; what a forecast holds possible beyond an end is moved onto it.
     method
@@ -74,7 +76,10 @@ def decide(
     own = distribution is None and assume != "samples"
     if isinstance(loss, Loss) and own:
         if isinstance(forecast, Quantiles) and loss.kind == "al" and assume is None:
-            return np.clip(_known_quantile(forecast, loss), *bounds)
+            known = _known_quantile(forecast, loss)
+            if known is not None:
+                return np.clip(known, *bounds)
+            assume = "normal"  # between known levels: nothing is prolonged
         if isinstance(forecast, Normal) and loss.kind == "linex" and bounds == UNBOUNDED:
             return forecast.mean + loss.tilt * forecast.variance / 2
     decision = np.full(len(forecast), np.nan)
@@ -107,11 +112,18 @@ def _check(loss: AnyLoss, assume: str | None, bounds: Bounds, method: str) -> No
         )
 
 
-def _known_quantile(forecast: Quantiles, loss: Loss) -> Floats:
-    try:
-        return forecast.quantile(float(loss.level))
-    except UndefinedError as error:
-        raise UndefinedError(f"weight {loss.w:g}: {error} (assume a normal shape to go further)") from None
+def _known_quantile(forecast: Quantiles, loss: Loss) -> Floats | None:
+    """The quantile that is asked for, if it is given; None if it lies between given ones."""
+    asked = float(loss.level)
+    for level, values in zip(forecast.levels, forecast.values.T, strict=True):
+        if isclose(level, asked, abs_tol=1e-9):  # levels are often computed, as (1 - 0.95) / 2
+            return values
+    if not forecast.levels[0] < asked < forecast.levels[-1]:
+        raise UndefinedError(
+            f"weight {loss.w:g}: quantile {asked:.4g} lies outside the known levels {forecast.levels[0]:g}"
+            f" to {forecast.levels[-1]:g} (assume a normal shape to go further)"
+        )
+    return None
 
 
 def _best(outlook: Outlook, loss: AnyLoss, method: str) -> Floats:

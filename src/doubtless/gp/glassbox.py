@@ -34,7 +34,8 @@ def features(table: Table) -> Floats:
     variance = np.bincount(owner, weights=(flat - mean[owner]) ** 2) / sizes
     low = np.bincount(owner, weights=flat < np.log(LOW)) / sizes
     lowest = np.minimum.reduceat(flat, np.cumsum(sizes) - sizes)
-    words = [table.column(side).fill_null("").str.count_matches(r"\S+").to_numpy() for side in ("src", "mt")]
+    texts = (table.column(side).cast(pl.String).fill_null("") for side in ("src", "mt"))
+    words = [text.str.count_matches(r"\S+").to_numpy() for text in texts]
     return np.stack([mean, lowest, variance, low, (words[1] + 1.0) / (words[0] + 1.0)], axis=1)
 
 

@@ -9,6 +9,8 @@ from doubtless.warp import Floats
 
 # Sentence pairs with more word pairs than this are left out: they are rare and cost most.
 _LONGEST = 100 * 100
+# With more word pairs in all (some 80 bytes each), only every second, third, … sentence pair is used.
+_MOST_MEETINGS = 10_000_000
 _ROUNDS = 5
 
 
@@ -58,7 +60,10 @@ def _meetings(
 
     Returns numbers of source words, of target words, and which target token is meant.
     """
-    usable = (source.lengths + 1) * target.lengths <= _LONGEST
+    meetings = (source.lengths + 1) * target.lengths
+    usable = meetings <= _LONGEST
+    step = -(-int(meetings[usable].sum()) // _MOST_MEETINGS)
+    usable[usable] = np.arange(int(usable.sum())) % max(step, 1) == 0
     tokens = np.flatnonzero(usable[target.owner])
     owner = target.owner[tokens]
     repeats = source.lengths[owner] + 1

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from doubtless.errors import InputError
 from doubtless.warp import Floats
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -25,6 +26,9 @@ _TOKEN = (
     r"|\S"
 )
 ORDER = 3
+# Unknown words, beginnings and ends have numbers too, and three numbers make one of 63 bits.
+_OTHERS = 3
+MOST_WORDS = 2 ** (63 // ORDER) - _OTHERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +120,11 @@ class NgramModel:
         """Count the n-grams of a corpus."""
         words = corpus.words.unique().sort()
         model = cls(words, ())
+        if len(words) > MOST_WORDS:
+            raise InputError(
+                f"the corpus has {len(words):,} distinct words, at most {MOST_WORDS:,} can be counted:"
+                " take a part of it"
+            )
         padded, ends = model._padded(corpus)
         return cls(words, tuple(Counts.of(model._keys(padded, ends, n)) for n in range(1, ORDER + 1)))
 
@@ -125,8 +134,8 @@ class NgramModel:
 
     @property
     def _base(self) -> int:
-        """One more than the largest number of a word: unknown words, beginnings and ends have numbers too."""
-        return len(self.words) + 3
+        """One more than the largest number."""
+        return len(self.words) + _OTHERS
 
     def numbers(self, words: pl.Series) -> Ints:
         """The number of each word."""

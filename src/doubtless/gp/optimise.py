@@ -26,12 +26,12 @@ Objective = Callable[[Floats], tuple[float, Floats]]
 # A step that gains less (in nats, of the whole likelihood) ends a descent; and one as GPy makes it.
 _SMALLEST_GAIN, _SOFTPLUS_GAIN = 1e-4, 2e-6
 
-# The cheap search: rows of the sample and evaluations a start, how many starts go on, rows of the bounds.
-_SAMPLE, _GLANCE = 256, 40
+# The cheap search: rows of the sample, evaluations of a short descent, starts that go on, rows of the bounds.
+_SAMPLE, _GLANCE = 256, 30
 _FINALISTS = 3
-_FEW, _MORE, _MANY = 50, 100, 300
-# Its last steps, on the exact likelihood or the best bound, and the gain that ends them.
-_LAST_STEPS, _LAST_GAIN = 15, 0.05
+_FEW, _MORE, _TWICE, _MANY = 50, 100, 200, 300
+# Its steps on the likelihood (or the best bound) between the passes and at the end; the gain that ends them.
+_SOME_STEPS, _LAST_STEPS, _LAST_GAIN = 4, 8, 0.05
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,9 @@ class Search:
         """
         best = self._first_pass(problem, np.random.default_rng(self.seed))
         if not ard:
-            return _end(best if self.exact else self._last_steps(problem, best, 1, finish), 1)
+            return _end(best if self.exact else _last_steps(problem, best, 1, finish), 1)
         if self.softplus and not self.exact:
-            # The second pass will hardly move: it must begin where the likelihood is best, not the bound.
-            better = problem.sparse(Parameters.of(best.vector, 1), 2 * _MORE)
-            best = descend(better, best.vector, self.iterations, metric=best.metric, gain=_LAST_GAIN)
-            best = self._last_steps(problem, best, 1, finish)
+            best = _sharpened(problem, best, finish)
         theta = Parameters.of(best.vector, 1).spread_over(problem.x.shape[1])
         lengths = len(theta.log_lengths)
         positive = _positive(theta, problem.warping) if self.softplus else None
@@ -142,21 +139,8 @@ class Search:
         second = problem.exact(lengths) if self.exact else problem.sparse(theta, _MORE)
         best = descend(second, theta.vector, self.iterations, positive=positive, gain=gain)
         if not self.exact:
-            best = self._last_steps(problem, best, lengths, finish, positive)
+            best = _last_steps(problem, best, lengths, finish, positive)
         return _end(best, lengths)
-
-    def _last_steps(
-        self,
-        problem: Problem,
-        best: Descent,
-        lengths: int,
-        finish: bool,
-        positive: np.ndarray | None = None,
-    ) -> Descent:
-        """From the optimum of a bound to that of the likelihood, or of a better bound."""
-        theta = Parameters.of(best.vector, lengths)
-        last = problem.exact(lengths) if finish else problem.sparse(theta, _MANY)
-        return descend(last, best.vector, _LAST_STEPS, metric=best.metric, positive=positive, gain=_LAST_GAIN)
 
     def _first_pass(self, problem: Problem, rng: np.random.Generator) -> Descent:
         if self.exact:
@@ -172,6 +156,28 @@ class Search:
             for glance in _distinct(glances)[:_FINALISTS]
         ]
         return min(finalists, key=lambda descent: descent.value)
+
+
+def _sharpened(problem: Problem, best: Descent, finish: bool) -> Descent:
+    """Bring the first pass nearer to the likelihood's optimum, for a second pass that will hardly move.
+
+    A bound that would need more rows than it may have is loose, and prefers processes that are too smooth:
+    then a few steps on the likelihood follow.
+    """
+    better = problem.sparse(Parameters.of(best.vector, 1), _TWICE)
+    best = descend(better, best.vector, _GLANCE, metric=best.metric, gain=_LAST_GAIN)
+    if finish and len(better.rows) == _TWICE:
+        best = descend(problem.exact(1), best.vector, _SOME_STEPS, metric=best.metric, gain=_LAST_GAIN)
+    return best
+
+
+def _last_steps(
+    problem: Problem, best: Descent, lengths: int, finish: bool, positive: np.ndarray | None = None
+) -> Descent:
+    """From the optimum of a bound to that of the likelihood, or of a better bound."""
+    theta = Parameters.of(best.vector, lengths)
+    last = problem.exact(lengths) if finish else problem.sparse(theta, _MANY)
+    return descend(last, best.vector, _LAST_STEPS, metric=best.metric, positive=positive, gain=_LAST_GAIN)
 
 
 def _end(descent: Descent, lengths: int) -> tuple[Parameters, float]:

@@ -60,12 +60,14 @@ def lexical(
     for row, cell in enumerate(zip(pairs, systems, strict=True)):
         cells.setdefault(cell, []).append(row)
     for (pair, system), rows in cells.items():
-        target = pair.rpartition("-")[2]
+        target = pair.rpartition("-")[2].partition("_")[0]
         segment, corpus = (_metric(kind, target, segment=alone) for alone in (True, False))
         mt, ref = ([texts[i] for i in rows] for texts in (translations, references))
         scores[rows] = [sign * segment.sentence_score(a, [b]).score for a, b in zip(mt, ref, strict=True)]
         whole[pair, system] = sign * corpus.corpus_score(mt, [ref]).score
-        signatures[f"metric:{kind}|{corpus.get_signature()}{'|negated' if sign < 0 else ''}"] = None
+        # BLEU of a segment has options of its own.
+        for line in (str(corpus.get_signature()), str(segment.get_signature())):
+            signatures[f"metric:{kind}|{line}{'|negated' if sign < 0 else ''}"] = None
     return Scored(scores, whole, tuple(signatures))
 
 

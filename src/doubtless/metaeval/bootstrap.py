@@ -12,7 +12,7 @@ import numpy as np
 from doubtless.metaeval.grid import Grid
 from doubtless.metaeval.pairs import Floats, grouped
 from doubtless.metaeval.soft import soft_accuracies
-from doubtless.metaeval.statistics import Statistic, by_group, ratio, ratio_parts, segment_figure
+from doubtless.metaeval.statistics import RATIOS, Statistic, by_group, ratio, ratio_parts, segment_figure
 from doubtless.metaeval.ties import TieSweep
 
 _VALUES = 1 << 21  # numbers laid out together
@@ -80,9 +80,8 @@ def _row_means(values: Floats, undefined: str) -> Floats:
 
 
 def _over_items(statistic: Statistic, h: Floats, m: Floats, weights: Floats) -> Floats:
-    if statistic.name in ("pdp", "darr"):
-        above, below = ratio_parts(statistic.name, h, m)
-        return np.array([ratio(statistic.name, above, below, row) for row in weights])
+    if statistic.name in RATIOS:
+        return ratio(statistic.name, weights @ ratio_parts(statistic.name, h, m).T)
     if statistic.epsilon is None:
         sweep = TieSweep.of(h, m)
         found = np.array([sweep.best_weighted(row).accuracy for row in weights])

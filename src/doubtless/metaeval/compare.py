@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -13,10 +14,11 @@ from doubtless import __version__
 from doubtless.errors import InputError
 from doubtless.formats.words import listed
 from doubtless.metaeval.bootstrap import draw_weights, interval, resampled
+from doubtless.metaeval.correlation import pearson, williams
 from doubtless.metaeval.grid import Grid
-from doubtless.metaeval.pair_swaps import agreement_swap, item_swap, kendall_swap
+from doubtless.metaeval.pair_swaps import agreement_swap, item_swap, kendall_swap, ratio_swap
 from doubtless.metaeval.pairs import Floats, grouped
-from doubtless.metaeval.statistics import Figure, Statistic, by_group, figure
+from doubtless.metaeval.statistics import RATIOS, WITH_TIES, Figure, Statistic, by_group, figure
 from doubtless.metaeval.swaps import (
     Swap,
     Verdict,
@@ -42,8 +44,11 @@ class Plan:
         Permutations of a test that has no closed form, and after how many that reach the difference it
         stops; 0 draws for no tests.
     unit
-        What is swapped in tests of figures within items: whole ``items``, or ``pairs`` one by one as the WMT
-        tasks do since 2023, which finds differences too easily.
+        What is swapped in tests of figures within items: whole ``items``; ``scores`` one by one, as the WMT
+        tasks did in 2022; or ``pairs`` one by one, as they do since 2023, which finds differences too easily.
+    test
+        ``permutation``; or ``williams``, the closed form for Pearson's correlation of systems (all other
+        figures are permuted all the same).
     level
         p-values up to this make a difference count.
     seed
@@ -55,14 +60,17 @@ class Plan:
     draws: int = 1000
     stop: int = 100
     unit: str = "items"
+    test: str = "permutation"
     level: float = 0.05
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.average not in ("macro", "micro"):
             raise InputError(f"an average is macro or micro, found '{self.average}'")
-        if self.unit not in ("items", "pairs"):
-            raise InputError(f"a unit is items or pairs, found '{self.unit}'")
+        if self.unit not in ("items", "pairs", "scores"):
+            raise InputError(f"a unit is items, pairs or scores, found '{self.unit}'")
+        if self.test not in ("permutation", "williams"):
+            raise InputError(f"a test is permutation or williams, found '{self.test}'")
         if min(self.resamples, self.draws) < 0:
             raise InputError("resamples and draws must not be negative")
 
@@ -146,6 +154,8 @@ def compare(
     plan = plan or Plan()
     if not grids or not metrics:
         raise InputError("there is nothing to compare: no language pair or no metric")
+    if plan.test == "williams" and len(grids) > 1 and str(statistic) == "system:pearson":
+        raise InputError(f"Williams' test speaks of one language pair, there are {len(grids)}")
     figures = {m: {grid.name: figure(statistic, grid, m) for grid in grids} for m in metrics}
     used, measured = grids, figures
     if plan.average == "micro" and statistic.level == "segment" and len(grids) > 1:
@@ -160,7 +170,7 @@ def compare(
     for a, b in combinations(defined, 2) if plan.draws else ():
         thresholds = [(measured[a][grid.name].epsilon, measured[b][grid.name].epsilon) for grid in used]
         parts = [
-            swap_of(statistic, grid, a, b, pair, plan.unit)
+            swap_of(statistic, grid, a, b, pair, plan.unit, plan.test)
             for grid, pair in zip(used, thresholds, strict=True)
         ]
         swaps[a, b] = mean_of(parts, shares)
@@ -169,7 +179,7 @@ def compare(
     }
     ranks = dict(zip(defined, clusters(defined, verdicts, plan.level), strict=True)) if plan.draws else {}
     standings = tuple(Standing(m, values[m], *ends[m], ranks.get(m), figures[m]) for m in order)
-    line = signature(statistic, grids, plan, verdicts)
+    line = signature(statistic, grids, plan, verdicts, {swap.unit for swap in swaps.values()})
     return Comparison(statistic, plan, standings, verdicts, swaps, line)
 
 
@@ -205,8 +215,9 @@ def swap_of(
     second: str,
     epsilons: tuple[float, float] = (0.0, 0.0),
     unit: str = "items",
+    test: str = "permutation",
 ) -> Swap:
-    """The permutation test that fits a statistic.
+    """The test of a difference that fits a statistic.
 
     Figures within items swap whole items, or pairs; tie thresholds stay as they were calibrated. Agreement
     within systems or overall can only swap pairs. Everything else swaps standardised scores.
@@ -218,21 +229,30 @@ def swap_of(
         (human, a), (_, b) = grid.system_scores(first), grid.system_scores(second)
         known = np.isfinite(human) & np.isfinite(a) & np.isfinite(b)
         name = "acc_eq" if statistic.name == "accuracy" else statistic.name
-        return score_swap(name, human[known][:, None], a[known][:, None], b[known][:, None])
-    if statistic.name in ("pdp", "darr"):
-        raise InputError(f"there is no test of differences of '{statistic.name}': ask for no draws")
+        human, a, b = human[known], a[known], b[known]
+        swap = score_swap(name, human[:, None], a[:, None], b[:, None])
+        if test == "williams" and name == "pearson":
+            r = pearson(human, a), pearson(human, b), pearson(a, b)
+            return replace(swap, exact=partial(williams, *r, len(human)), unit=test)
+        return swap
     human, a, b = (grouped(x, statistic.by) for x in (grid.human, grid.metrics[first], grid.metrics[second]))
     by_item = statistic.by == "item"
-    if statistic.name in ("acc_eq", "tau_23"):
+    if statistic.name == "darr" and not by_item:
+        raise InputError(f"differences of '{statistic}' are tested within items only: ask for no draws")
+    if unit == "scores" and statistic.epsilon != 0.0:
+        raise InputError(f"a tie threshold fits one metric's scores: '{statistic}' cannot swap scores")
+    if statistic.name in WITH_TIES and unit != "scores":
         scale = 1.0 if statistic.name == "acc_eq" else 2.0
         return agreement_swap(human, a, b, epsilons, unit=unit if by_item else "pairs", scale=scale)
+    if by_item and unit == "items" and statistic.name in RATIOS:
+        return ratio_swap(statistic.name, human, a, b)
     if by_item and unit == "items":
         values = [by_group(statistic.name, human, scores) for scores in (a, b)]
         if statistic.undefined == "zero":
             large = (~np.isnan(human)).sum(axis=0) > 1
             values = [np.where(large, np.nan_to_num(v), np.nan) for v in values]
         return item_swap(*values)
-    if by_item and statistic.name == "kendall":
+    if by_item and unit == "pairs" and statistic.name == "kendall":
         return kendall_swap(human, a, b)
     return score_swap(statistic.name, human, a, b)
 
@@ -283,9 +303,13 @@ def pooled(grids: Sequence[Grid], by: str) -> Grid:
 
 
 def signature(
-    statistic: Statistic, grids: Sequence[Grid], plan: Plan, verdicts: Mapping[tuple[str, str], Verdict]
+    statistic: Statistic,
+    grids: Sequence[Grid],
+    plan: Plan,
+    verdicts: Mapping[tuple[str, str], Verdict],
+    units: Collection[str],
 ) -> str:
-    """Say, in one line, all that a figure depends on."""
+    """Say, in one line, all that a figure depends on; ``units`` are what the tests swapped."""
     missing = sum(grid.missing for grid in grids)
     unit = "systems" if statistic.level == "system" else "items"
     parts = [
@@ -293,6 +317,8 @@ def signature(
         f"undefined:{statistic.undefined}",
         f"pairs:{listed([grid.name for grid in grids]).replace(', ', '+')}",
         f"avg:{plan.average}",
+        f"human:{_once([grid.gold for grid in grids])}",
+        *([f"ref:{_once([grid.reference for grid in grids])}"] if grids[0].reference else []),
         f"systems:{'+'.join(str(len(grid.systems)) for grid in grids)}",
         f"missing:{missing}",
         f"boot:{unit}.{plan.resamples}" if plan.resamples else "boot:no",
@@ -300,7 +326,12 @@ def signature(
     if verdicts:
         exact = sum(v.draws == 0 for v in verdicts.values())
         counts = f"{exact}.exact+{len(verdicts) - exact}.of.{plan.draws}.stop.{plan.stop}"
-        parts.append(f"test:{plan.unit}.{counts}" if statistic.by == "item" else f"test:{counts}")
+        parts.append(f"test:{'+'.join(sorted(units))}.{counts}")
     else:
         parts.append("test:no")
     return "|".join([*parts, f"seed:{plan.seed}", f"version:doubtless.{__version__}"])
+
+
+def _once(values: Sequence[str]) -> str:
+    """One value if all are alike, else the value of each language pair."""
+    return values[0] if len(set(values)) == 1 else "+".join(values)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
+from scipy.special import stdtr
 
 from doubtless.metaeval.pairs import count_by_sorting, tau_b
 
@@ -45,6 +46,34 @@ def kendall(x: ArrayLike, y: ArrayLike) -> float:
     a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     concordant, discordant, ties_b, ties_a, _ = count_by_sorting(b, a)
     return float(tau_b(concordant, discordant, ties_b, ties_a))
+
+
+def williams(first: float, second: float, between: float, n: int) -> float:
+    """P-value that the first of two dependent correlations is not larger (Williams 1959).
+
+    Parameters
+    ----------
+    first, second
+        Pearson's correlations of two metrics with the same human scores.
+    between
+        Pearson's correlation of the two metrics with each other.
+    n
+        Number of scores; the test needs four or more, and takes them for normal.
+
+    Examples
+    --------
+    >>> round(williams(0.9, 0.7, 0.6, 20), 4)
+    0.0217
+    """
+    if n < 4 or not np.isfinite([first, second, between]).all():
+        return float("nan")
+    determinant = max(0.0, 1 - first**2 - second**2 - between**2 + 2 * first * second * between)
+    middle = (first + second) / 2
+    under = np.sqrt(2 * (n - 1) / (n - 3) * determinant + middle**2 * (1 - between) ** 3)
+    over = (first - second) * np.sqrt((n - 1) * (1 + between))
+    if under == 0:  # metrics that say the same
+        return 0.5
+    return float(stdtr(n - 3, -over / under))
 
 
 def _centred(values: ArrayLike) -> Floats:

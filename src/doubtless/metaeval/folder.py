@@ -7,7 +7,8 @@
     SET/human-scores/PAIR.NAME.LEVEL.score  SYSTEM SCORE a line, system after system; None: no score
     SET/metric-scores/PAIR/NAME-REFERENCE.LEVEL.score
 
-A level is ``seg`` or ``sys``. Files of scores alone can be read with :func:`read_scores`.
+A level is ``seg``, ``sys`` or ``domain`` (whose lines begin with the domain). A metric without a reference
+(``NAME-src``) is called ``NAME[noref]``. Files of scores alone can be read with :func:`read_scores`.
 """
 
 from __future__ import annotations
@@ -35,28 +36,30 @@ Scores = dict[str, Floats]
 _TEXT_FIELDS = {"sources": "source", "references": "target", "system-outputs": "hypothesis"}
 
 
-def read_scores(path: str | os.PathLike[str]) -> Scores:
+def read_scores(path: str | os.PathLike[str], domain: str | None = None) -> Scores:
     """Read a ``.score`` file: ``SYSTEM SCORE`` a line, the scores of a system in the order of its segments.
 
-    ``None`` is a missing score, and becomes NaN.
+    ``None`` is a missing score, and becomes NaN. With a domain the lines are ``DOMAIN SYSTEM SCORE``, and
+    those of other domains are left out.
     """
+    fields = "a system and a score" if domain is None else "a domain, a system and a score"
     name = named(path)
     found: dict[str, list[float]] = {}
     with opened(path, name) as stream:
         for number, line in enumerate(decoded_lines(stream, name), start=1):
             cells = line.split()
-            if len(cells) != 2:
-                raise InputError(
-                    f"{name}:{number}: {counted(len(cells), 'field')}, expected a system and a score"
-                )
+            if len(cells) != (2 if domain is None else 3):
+                raise InputError(f"{name}:{number}: {counted(len(cells), 'field')}, expected {fields}")
+            system, text = cells[-2:]
             try:
-                score = float("nan") if cells[1] == "None" else float(cells[1])
+                score = float("nan") if text == "None" else float(text)
             except ValueError:
-                raise InputError(f"{name}:{number}: {quoted(cells[1])} is not a number") from None
+                raise InputError(f"{name}:{number}: {quoted(text)} is not a number") from None
             if np.isinf(score):
-                raise InputError(f"{name}:{number}: {quoted(cells[1])} is not a finite number")
-            found.setdefault(cells[0], []).append(score)
-    if not found:
+                raise InputError(f"{name}:{number}: {quoted(text)} is not a finite number")
+            if domain in (None, cells[0]):
+                found.setdefault(system, []).append(score)
+    if not found and domain is None:
         raise InputError(f"{name}: the file holds no scores")
     return {system: np.array(scores) for system, scores in found.items()}
 
@@ -87,7 +90,7 @@ class PairFolder:
     Attributes
     ----------
     left_out
-        Metrics that could not be used, and why.
+        Metrics and systems that could not be used, and why.
     """
 
     path: Path
@@ -127,7 +130,12 @@ class PairFolder:
         if not file.exists():
             return [""] * len(self.source)
         with opened(file, named(file)) as stream:
-            return [line.split()[0] if line.split() else "" for line in segments_of(stream, named(file))]
+            lines = segments_of(stream, named(file))
+        if len(lines) != len(self.source):
+            raise InputError(
+                f"{named(file)}: {counted(len(lines), 'line')}, the source has {len(self.source)}"
+            )
+        return [line.split()[0] if line.split() else "" for line in lines]
 
     @property
     def human_names(self) -> list[str]:
@@ -135,24 +143,30 @@ class PairFolder:
         files = (self.path / "human-scores").glob(f"{self.pair}.*.score")
         return sorted({file.name.removeprefix(f"{self.pair}.").rsplit(".", 2)[0] for file in files})
 
-    def human(self, name: str, level: str) -> Scores | None:
+    def human(self, name: str, level: str, domain: str | None = None) -> Scores | None:
         """Human scores by system, or None if there are none of this level."""
         file = self.path / "human-scores" / f"{self.pair}.{name}.{level}.score"
-        return read_scores(file) if file.exists() else None
+        return read_scores(file, domain) if file.exists() else None
 
-    def metric_files(self, level: str) -> dict[str, tuple[set[str], Path]]:
-        """Metrics of a level by full name (``BLEU-refA``), each with the references that it used."""
-        found = {}
+    def metric_files(self, level: str, reference: str) -> dict[str, Path]:
+        """The files of metrics of a level that use this reference, or none."""
+        found: dict[str, Path] = {}
         for file in sorted((self.path / "metric-scores" / self.pair).glob(f"*.{level}.score")):
             full = file.name.removesuffix(f".{level}.score")
-            _, _, refs = full.rpartition("-")
+            base, _, refs = full.rpartition("-")
             used = set() if refs == "src" else set(self.references) if refs == "all" else set(refs.split("."))
-            found[full] = (used, file)
+            name = f"{base}[noref]" if refs == "src" else base
+            if not base or not used <= set(self.references):
+                self.left_out[f"metric {quoted(full)}"] = "its name does not end in -src, -all or a reference"
+            elif used <= {reference} and name in found:
+                self.left_out[f"metric {quoted(full)}"] = f"{found[name].name} has the same name"
+            elif used <= {reference}:
+                found[name] = file
         return found
 
     def grid(
         self,
-        gold: str,
+        gold: str | Scores,
         reference: str,
         *,
         humans: bool = False,
@@ -165,7 +179,7 @@ class PairFolder:
         Parameters
         ----------
         gold
-            Kind of human scores.
+            Kind of human scores; or scores of segments by system.
         reference
             Metrics with other references are left out, and the reference is no system.
         humans
@@ -173,7 +187,7 @@ class PairFolder:
         outliers
             Systems to leave out.
         domain
-            Keep the segments of one domain; scores of systems are then means over them.
+            Keep the segments of one domain; scores of systems come from files of domains, or are means.
         extra
             More metrics: name, then level (``seg``, ``sys``), then scores by system.
         """
@@ -182,69 +196,74 @@ class PairFolder:
                 f"{self.path}: no reference {quoted(reference)} for {self.pair}"
                 f" (there are: {listed(self.references)})"
             )
-        by_level = {level: self.human(gold, level) for level in ("seg", "sys")}
-        segments, whole = by_level["seg"], by_level["sys"]
+        count, whole_level = len(self.source), "sys" if domain is None else "domain"
+        segments = self.human(gold, "seg") if isinstance(gold, str) else gold
         if segments is None:
             raise InputError(
-                f"{self.path}: no {quoted(gold)} scores of segments for {self.pair} (there are:"
+                f"{self.path}: no {quoted(str(gold))} scores of segments for {self.pair} (there are:"
                 f" {listed(self.human_names)})"
             )
-        count = len(self.source)
+        for system in segments:
+            if system not in self.outputs:
+                self.left_out[f"system {quoted(system)}"] = "it has human scores, but no system-outputs"
         refused = {reference, *outliers, *(() if humans else self.references)}
-        systems = sorted(
-            s
-            for s, row in segments.items()
-            if s in self.outputs and s not in refused and not np.isnan(row).all()
-        )
-        human = (
-            np.stack([self._row(segments[s], s, count, f"{gold}.seg.score") for s in systems])
-            if systems
-            else None
-        )
-        if human is None:
-            raise InputError(f"{self.path}: no system of {self.pair} has {quoted(gold)} scores")
+        systems = [s for s in sorted(segments) if s in self.outputs and s not in refused]
+        systems = [s for s in systems if not np.isnan(segments[s]).all()]
+        if not systems:
+            what = f"{quoted(gold)} scores" if isinstance(gold, str) else "ratings"
+            raise InputError(f"{self.path}: no system of {self.pair} has {what}")
         keep = np.ones(count, dtype=bool) if domain is None else np.array([d == domain for d in self.domains])
-        metrics: dict[str, Floats] = {}
-        metrics_system: dict[str, Floats] = {}
-        for level, target in (("seg", metrics), ("sys", metrics_system)):
-            for name, scores in self._metrics(level, {reference}, extra or {}):
-                lacking = [s for s in systems if s not in scores]
-                if lacking:
-                    self.left_out[name] = f"no {level} scores for {listed(lacking)}"
-                    continue
-                rows = [
-                    self._row(scores[s], s, count if level == "seg" else 1, f"{name}.{level}")
-                    for s in systems
-                ]
-                target[name] = (
-                    np.stack(rows)[:, keep] if level == "seg" else np.array([row[0] for row in rows])
-                )
-        official = whole is not None and domain is None and all(s in whole for s in systems)
+        place = f"human-scores/{self.pair}.{gold}.seg.score" if isinstance(gold, str) else "ratings"
+        human = self._rows(segments, systems, count, str(self.path / place))[:, keep]
+        metrics = self._metrics("seg", reference, systems, count, extra or {})
+        # Scores of systems that were given are scores of all segments, not of those of a domain.
+        given = extra or {} if domain is None else {}
+        metrics_system = self._metrics(whole_level, reference, systems, 1, given, domain)
+        whole = self.human(gold, whole_level, domain) if isinstance(gold, str) else None
+        official = whole is not None and all(s in whole for s in systems)
         return Grid(
             self.pair if domain is None else f"{self.pair}:{domain}",
             tuple(systems),
-            human[:, keep],
-            metrics,
-            np.array([whole[s][0] for s in systems]) if official and whole is not None else None,
-            metrics_system if domain is None else {},
+            human,
+            {name: rows[:, keep] for name, rows in metrics.items()},
+            np.array([whole[s][0] for s in systems]) if whole is not None and official else None,
+            {name: rows[:, 0] for name, rows in metrics_system.items()},
+            gold if isinstance(gold, str) else "ratings",
+            reference,
         )
 
     def _metrics(
-        self, level: str, references: set[str], extra: Mapping[str, Mapping[str, Scores]]
-    ) -> list[tuple[str, Scores]]:
-        own = [
-            (full.rpartition("-")[0] or full, read_scores(file))
-            for full, (used, file) in self.metric_files(level).items()
-            if used <= references
-        ]
-        return own + [(name, levels[level]) for name, levels in extra.items() if level in levels]
+        self,
+        level: str,
+        reference: str,
+        systems: Sequence[str],
+        count: int,
+        extra: Mapping[str, Mapping[str, Scores]],
+        domain: str | None = None,
+    ) -> dict[str, Floats]:
+        """The scores of all metrics of a level that have every system, systems by ``count``."""
+        files = self.metric_files(level, reference)
+        found = {name: (str(file), read_scores(file, domain)) for name, file in files.items()}
+        for name, levels in extra.items():
+            if name in found:
+                raise InputError(f"{found[name][0]}: there is a metric {quoted(name)} already")
+            if level in levels:
+                found[name] = (f"{name}.{level}.score", levels[level])
+        rows = {}
+        for name, (place, scores) in found.items():
+            lacking = [s for s in systems if s not in scores]
+            if lacking:
+                self.left_out[f"metric {quoted(name)}"] = f"no {level} scores for {listed(lacking)}"
+            else:
+                rows[name] = self._rows(scores, systems, count, place)
+        return rows
 
-    def _row(self, row: Floats, system: str, count: int, what: str) -> Floats:
-        if len(row) != count:
-            raise InputError(
-                f"{self.path}: {what} has {len(row)} scores for {quoted(system)}, expected {count}"
-            )
-        return row
+    def _rows(self, scores: Scores, systems: Sequence[str], count: int, place: str) -> Floats:
+        for system in systems:
+            if len(scores[system]) != count:
+                found = counted(len(scores[system]), "score")
+                raise InputError(f"{place}: {found} for {quoted(system)}, expected {count}")
+        return np.stack([scores[system] for system in systems])
 
     def table(self, reference: str, systems: Sequence[str] | None = None) -> Table:
         """The texts as a table with ``src mt ref system seg domain``, one row a translation."""
@@ -279,9 +298,13 @@ def _texts(folder: Path, stem: str, kind: str) -> list[str | None]:
         ) from None
 
 
-def language_pairs(path: str | os.PathLike[str]) -> list[str]:
-    """The language pairs of a test set: those with human scores."""
-    folder = Path(path)
-    if not (folder / "human-scores").is_dir():
-        raise InputError(f"{named(path)}: no folder human-scores, expected a test set of the metrics task")
-    return sorted({file.name.split(".")[0] for file in (folder / "human-scores").glob("*.score")})
+def language_pairs(path: str | os.PathLike[str], rated: bool = False) -> list[str]:
+    """The language pairs of a test set: those with human scores; all, if they were ``rated`` elsewhere."""
+    kind, pattern = ("sources", "*.*") if rated else ("human-scores", "*.score")
+    folder = Path(path) / kind
+    if not folder.is_dir():
+        raise InputError(f"{named(path)}: no folder {kind}, expected a test set of the metrics task")
+    pairs = sorted({file.name.split(".")[0] for file in folder.glob(pattern)})
+    if not pairs:
+        raise InputError(f"{named(path)}: no language pair in the folder {kind}")
+    return pairs

@@ -34,6 +34,8 @@ class Grid:
         Systems by items, for each metric.
     human_system, metrics_system
         Scores of whole systems, where they are not the means over items (corpus BLEU; official human scores).
+    gold, reference
+        What the human scores are and which reference the metrics used, for the signature.
 
     Examples
     --------
@@ -48,6 +50,8 @@ class Grid:
     metrics: Mapping[str, Floats]
     human_system: Floats | None = None
     metrics_system: Mapping[str, Floats] = field(default_factory=dict)
+    gold: str = "human"
+    reference: str = ""
 
     def __post_init__(self) -> None:
         count = len(self.systems)

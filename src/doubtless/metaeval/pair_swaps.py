@@ -10,7 +10,7 @@ tasks do since 2023, finds differences too easily. Swapping whole items does not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from math import gcd, lcm
@@ -19,7 +19,8 @@ import numpy as np
 from scipy.stats import binom
 
 from doubtless.metaeval.pairs import Floats, Integers, agreements, column_sums, kinds, tau_b
-from doubtless.metaeval.swaps import VALUES, Swap, random_bits
+from doubtless.metaeval.statistics import ratio, ratio_parts
+from doubtless.metaeval.swaps import VALUES, Swap, random_bits, standardised
 
 _LONGEST_TRANSFORM = 1 << 22
 _RESOLUTION = 1e-15  # p-values below are lost in the rounding of the transform
@@ -62,7 +63,7 @@ def agreement_swap(
         pairs[part] += column_sums(both)
     used = pairs > 0
     if not used.any():
-        return Swap(float("nan"), lambda rng, size: np.full(size, np.nan))
+        return Swap(float("nan"), lambda rng, size: np.full(size, np.nan), unit=unit)
     wins, losses, pairs = wins[used], losses[used], pairs[used]
     delta = float(scale * ((wins - losses) / pairs).mean())
     parts = np.ones_like(pairs)
@@ -80,7 +81,7 @@ def agreement_swap(
     worth = steps * (float(unit_weight) * scale / len(pairs))
     exact = partial(signs_p_value, steps, won, lost)
     feasible = _length(steps, won + lost) <= _LONGEST_TRANSFORM
-    return Swap(delta, partial(_draw_signs, worth, won + lost), exact if feasible else None)
+    return Swap(delta, partial(_draw_signs, worth, won + lost), exact if feasible else None, unit)
 
 
 def _draw_signs(worth: Floats, trials: Integers, rng: np.random.Generator, size: int) -> Floats:
@@ -148,14 +149,27 @@ def item_swap(first: Floats, second: Floats) -> Swap:
     >>> round(item_swap(np.array([0.5, 0.7, np.nan]), np.array([0.4, 0.6, 0.5])).delta, 6)
     0.1
     """
-    values = np.stack([first, second, ~np.isnan(first), ~np.isnan(second)], axis=1)
-    values = np.nan_to_num(values)
-    step, total = values[:, [0, 2]] - values[:, [1, 3]], values.sum(axis=0)
+    parts = [np.nan_to_num(np.stack([values, ~np.isnan(values)])) for values in (first, second)]
+    return _swap_of_sums(parts[0], parts[1], lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1))
+
+
+def ratio_swap(name: str, human: Floats, first: Floats, second: Floats) -> Swap:
+    """Swap whole items, and compare a figure that is a ratio of sums over items (``pdp``, ``darr``).
+
+    Both metrics are standardised: the differences of one must not weigh more than those of the other.
+    """
+    known = ~np.isnan(human)
+    parts = [ratio_parts(name, human, standardised(scores, known)) for scores in (first, second)]
+    return _swap_of_sums(parts[0], parts[1], partial(ratio, name))
+
+
+def _swap_of_sums(first: Floats, second: Floats, figure: Callable[[Floats], Floats]) -> Swap:
+    """Swap items, each of which adds its parts (parts by items) to the sums that a figure is made of."""
+    step, rest, total = (first - second).T, second.sum(axis=1), (first + second).sum(axis=1)
 
     def differences(bits: np.ndarray) -> Floats:
-        mine = bits.astype(np.float64) @ step + total[[1, 3]]
-        other = total[[0, 2]] + total[[1, 3]] - mine
-        return mine[:, 0] / np.maximum(mine[:, 1], 1) - other[:, 0] / np.maximum(other[:, 1], 1)
+        mine = bits.astype(np.float64) @ step + rest
+        return figure(mine) - figure(total - mine)
 
     def draw(rng: np.random.Generator, size: int) -> Floats:
         block = max(1, VALUES // max(1, len(step)))
@@ -164,7 +178,7 @@ def item_swap(first: Floats, second: Floats) -> Swap:
             [differences(random_bits(rng, min(block, size - s), len(step))) for s in starts]
         )
 
-    return Swap(float(differences(np.ones((1, len(step)), dtype=np.uint8))[0]), draw)
+    return Swap(float(differences(np.ones((1, len(step)), dtype=np.uint8))[0]), draw, unit="items")
 
 
 def kendall_swap(human: Floats, first: Floats, second: Floats) -> Swap:
@@ -215,7 +229,7 @@ def kendall_swap(human: Floats, first: Floats, second: Floats) -> Swap:
         return found
 
     delta = float(means(tau(one)) - means(tau(other)))
-    return Swap(delta, draw)
+    return Swap(delta, draw, unit="pairs")
 
 
 def _dealt(shared: Integers, chosen: Integers, types: Integers) -> Integers:

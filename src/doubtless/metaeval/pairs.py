@@ -81,6 +81,30 @@ def tau_b(concordant: Any, discordant: Any, ties_human: Any, ties_metric: Any) -
     return np.divide(concordant - discordant, sides, out=np.full(sides.shape, np.nan), where=sides > 0)
 
 
+def tau_c(counts: PairCounts, human: Floats, metric: Floats) -> Floats:
+    """Stuart's tau-c of each group, for scales of unequally many values; NaN where one side is constant.
+
+    The largest surplus of concordant pairs that the shorter scale allows, ``n² (m - 1) / (2 m)`` for ``m``
+    values, is the measure.
+
+    >>> human, metric = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([[1.0], [2.0], [3.0], [4.0]])
+    >>> counts = count_pairs(human, metric)
+    >>> counts.tau_b().round(3), tau_c(counts, human, metric)
+    (array([0.816]), array([1.]))
+    """
+    known = ~np.isnan(human)
+    values = np.minimum(_distinct(human, known), _distinct(metric, known))
+    largest = known.sum(axis=0) ** 2 * (values - 1) / (2 * np.maximum(values, 1))
+    surplus = counts.concordant - counts.discordant
+    return np.divide(surplus, largest, out=np.full(largest.shape, np.nan), where=values > 1)
+
+
+def _distinct(scores: Floats, known: Booleans) -> Integers:
+    """Number of different values of each group."""
+    ordered = np.sort(np.where(known, scores, np.nan), axis=0)  # what is not known comes last
+    return (ordered[1:] > ordered[:-1]).sum(axis=0) + known.any(axis=0)
+
+
 def _share(part: Integers, whole: Integers) -> Floats:
     return np.divide(part, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 

@@ -69,29 +69,39 @@ class Preset:
     name
         ``wmt22``, ``wmt23`` or ``wmt24``.
     rules
-        By language pair; other pairs follow the defaults.
+        By language pair, of those that make the official results.
+    more
+        Of the other language pairs, by what they were rated with; pairs in neither follow the defaults.
     pooled
-        Whether pairwise accuracy over all language pairs is a task of its own.
+        From how many language pairs on pairwise accuracy over all of them is a task of its own; 0: never.
     segment, system
         Figures of each language pair.
     domains
         Whether every domain is evaluated too.
     combine
         ``figures`` are averaged (correlations brought to the range of accuracies), or ``ranks``.
+    unit
+        What tests within items swap.
     """
 
     name: str
     rules: Mapping[str, Rules]
-    pooled: bool
+    more: Mapping[str, Rules]
+    pooled: int
     segment: tuple[str, ...]
     system: tuple[str, ...]
     domains: bool = False
     combine: str = "figures"
+    unit: str = "pairs"
     default: Rules = field(default_factory=Rules)
 
     def rules_of(self, pair: str) -> Rules:
         """The rules of a language pair."""
-        return self.rules.get(pair, self.default)
+        return self.rules.get(pair) or self.more.get(pair, self.default)
+
+
+def _alike(rules: Rules, pairs: str) -> dict[str, Rules]:
+    return dict.fromkeys(pairs.split(), rules)
 
 
 PRESETS = {
@@ -104,13 +114,21 @@ PRESETS = {
                 "en-ru": Rules(humans=None),
                 "zh-en": Rules(humans=None),
             },
-            pooled=True,
+            _alike(Rules("wmt", humans=None), "de-en ja-en ru-en uk-en")
+            | _alike(Rules("wmt", "refB", humans=None), "cs-en")
+            | _alike(Rules("wmt-appraise", "refB", humans=None), "en-cs")
+            | _alike(
+                Rules("wmt-appraise", humans=None),
+                "cs-uk en-hr en-ja en-liv en-uk en-zh liv-en sah-ru uk-cs",
+            ),
+            pooled=2,
             segment=tuple(
                 f"segment:{name}/{by}" for by in ("none", "system", "item") for name in ("pearson", "kendall")
             ),
             system=("system:pearson", "system:kendall"),
             domains=True,
             combine="ranks",
+            unit="scores",
         ),
         Preset(
             "wmt23",
@@ -119,7 +137,8 @@ PRESETS = {
                 "he-en": Rules(reference="refB", humans=True),
                 "zh-en": Rules(outliers=("synthetic_ref",)),
             },
-            pooled=True,
+            _alike(Rules("da-sqm"), "cs-uk de-en en-cs en-ja en-zh ja-en"),
+            pooled=1,
             segment=("segment:pearson", "segment:acc_eq*/item"),
             system=("system:pearson",),
         ),
@@ -130,7 +149,8 @@ PRESETS = {
                 "en-es": Rules(outliers=("MSLC",)),
                 "ja-zh": Rules(outliers=("MSLC",)),
             },
-            pooled=False,
+            _alike(Rules("esa"), "cs-uk en-cs en-hi en-is en-ja en-ru en-uk en-zh"),
+            pooled=0,
             segment=("segment:acc_eq*/item",),
             system=("system:spa",),
         ),
@@ -175,8 +195,8 @@ def tasks_of(
     """
     ordered = tuple(sorted(pairs))
     tasks = []
-    if rules.pooled:
-        humans = rules.name == "wmt23" and any(rules.rules_of(p).humans for p in ordered)
+    if rules.pooled and len(ordered) >= rules.pooled:
+        humans = any(rules.rules_of(p).humans for p in ordered)
         tasks.append(Task(Statistic("accuracy", "system"), ordered, humans, average="micro"))
     figures = [Statistic.parse(text) for text in (*rules.system, *rules.segment)]
     for pair in ordered:
@@ -184,7 +204,7 @@ def tasks_of(
         ways = [choice] if choice is not None else [True, False] if pair in several_references else [False]
         for domain in [None, *((domains or {}).get(pair, ()) if rules.domains else ())]:
             tasks += [Task(statistic, (pair,), bool(way), domain) for way in ways for statistic in figures]
-    if rules.name == "wmt22":
+    if rules.combine == "ranks":
         return _spread(tasks, ["pairs", "domain", "statistic.level", "humans", "statistic.by"])
     # Pooled accuracy weighs as much as the language pairs it pools.
     raw = [len(ordered) if task.average == "micro" else 1 for task in tasks]
@@ -226,15 +246,14 @@ def run(rules: Preset, tasks: Sequence[Task], load: Load, metrics: Sequence[str]
     metrics
         Metrics to compare. One that lacks a task, or has no figure there, has no place in the whole.
     plan
-        Intervals and tests. Pairs are swapped, as the tasks do.
+        Intervals and tests; what they swap follows the rules.
     """
     done = []
     for task in tasks:
         grids = [load(pair, task.humans, task.domain) for pair in task.pairs]
         own = [m for m in metrics if all(_has(grid, task.statistic, m) for grid in grids)]
-        done.append(
-            (task, compare(task.statistic, grids, own, replace(plan, average=task.average, unit="pairs")))
-        )
+        as_ruled = replace(plan, average=task.average, unit=rules.unit, test="permutation")
+        done.append((task, compare(task.statistic, grids, own, as_ruled)))
     everywhere = [
         m
         for m in metrics
@@ -298,7 +317,7 @@ def _turned(found: Comparison, first: str, second: str) -> Swap:
         swap = found.swaps[first, second]
     else:
         swap, scale = found.swaps[second, first], -scale
-    return Swap(scale * swap.delta, partial(_scaled, swap, scale))
+    return Swap(scale * swap.delta, partial(_scaled, swap, scale), unit=swap.unit)
 
 
 def _scaled(swap: Swap, scale: float, rng: np.random.Generator, size: int) -> Floats:

@@ -41,6 +41,8 @@ def pairwise_p_values(
 
 def _p_values(stack: Floats, known: np.ndarray, permutations: int, seed: int) -> Floats:
     """P-values of several scores of the same systems and items, with the same signs."""
+    rated = known.any(axis=0)  # items that nobody rated draw no signs, as in the published procedure
+    stack, known = stack[:, :, rated], known[:, rated]
     kinds, systems, items = stack.shape
     first, second = np.triu_indices(systems, 1)
     filled = np.where(known, stack, 0.0)

@@ -14,13 +14,14 @@ from scipy.stats import rankdata
 
 from doubtless.errors import InputError
 from doubtless.metaeval.grid import Grid
-from doubtless.metaeval.pairs import GROUPINGS, Floats, count_pairs, grouped, pair_blocks
+from doubtless.metaeval.pairs import GROUPINGS, Floats, count_pairs, grouped, pair_blocks, tau_c
 from doubtless.metaeval.soft import soft_pairwise_accuracy
 from doubtless.metaeval.ties import calibrate_ties
 
-SEGMENT = ("pearson", "spearman", "kendall", "tau_23", "acc_eq", "pdp", "darr")
+SEGMENT = ("pearson", "spearman", "kendall", "tau_c", "tau_23", "acc_eq", "pdp", "darr")
 SYSTEM = ("pearson", "spearman", "kendall", "accuracy", "spa")
-_WITH_TIES = ("tau_23", "acc_eq")
+WITH_TIES = ("tau_23", "acc_eq")
+RATIOS = ("pdp", "darr")  # ratios of sums over groups, not means over groups
 DARR_GAP = 25.0
 
 
@@ -31,7 +32,7 @@ class Statistic:
     Parameters
     ----------
     name
-        At segment level ``pearson spearman kendall`` (tau-b) ``tau_23 acc_eq pdp`` (Pearson of the
+        At segment level ``pearson spearman kendall`` (tau-b) ``tau_c tau_23 acc_eq pdp`` (Pearson of the
         differences of pairs) or ``darr`` (the Kendall-like figure up to WMT20, pairs 25 points apart);
         at system level ``pearson spearman kendall accuracy`` (of pairs of systems) or ``spa`` (soft).
     level
@@ -67,9 +68,9 @@ class Statistic:
             )
         if self.by not in GROUPINGS or (self.level == "system" and self.by != "none"):
             raise InputError(f"{self.level} scores cannot be grouped by '{self.by}'")
-        if self.epsilon != 0.0 and (self.name not in _WITH_TIES or self.level != "segment"):
+        if self.epsilon != 0.0 and (self.name not in WITH_TIES or self.level != "segment"):
             raise InputError(
-                f"only {' and '.join(_WITH_TIES)} of segments take a tie threshold, not '{self.name}'"
+                f"only {' and '.join(WITH_TIES)} of segments take a tie threshold, not '{self.name}'"
             )
         if self.undefined not in ("drop", "zero"):
             raise InputError(f"undefined is drop or zero, found '{self.undefined}'")
@@ -148,9 +149,10 @@ def segment_figure(statistic: Statistic, human: Floats, scores: Floats) -> Figur
     """Measure scores of systems by items (NaN: no human score)."""
     missing = int(np.isnan(human).sum())
     h, m = grouped(human, statistic.by), grouped(scores, statistic.by)
-    if statistic.name in ("pdp", "darr"):
-        above, below = ratio_parts(statistic.name, h, m)
-        return Figure(ratio(statistic.name, above, below), int((below[0] > 0).sum()), missing=missing)
+    if statistic.name in RATIOS:
+        parts = ratio_parts(statistic.name, h, m)
+        value = float(ratio(statistic.name, parts.sum(axis=1)))
+        return Figure(value, int((parts[1] > 0).sum()), missing=missing)
     epsilon = statistic.epsilon
     if epsilon is None:
         best = calibrate_ties(h, m)
@@ -178,6 +180,8 @@ def by_group(name: str, human: Floats, metric: Floats, epsilon: float = 0.0) -> 
     if name == "spearman":
         return _pearson(_ranks(human, human), _ranks(metric, human))
     counts = count_pairs(human, metric, epsilon)
+    if name == "tau_c":
+        return tau_c(counts, human, metric)
     return {"kendall": counts.tau_b, "tau_23": counts.tau_23, "acc_eq": counts.acc_eq}[name]()
 
 
@@ -209,33 +213,28 @@ def _ranks(values: Floats, human: Floats) -> Floats:
     return np.where(known, rankdata(np.where(known, values, np.inf), axis=0), np.nan)
 
 
-def ratio_parts(name: str, human: Floats, metric: Floats) -> tuple[Floats, Floats]:
+def ratio_parts(name: str, human: Floats, metric: Floats) -> Floats:
     """Parts, one column a group, of the figures that are ratios of sums over groups and not means.
 
-    Returns the sums above the line (1 by groups) and those below it (1 or 2 by groups).
+    The first row stands above the line, the others (one for ``darr``, two for ``pdp``) below it.
     """
     known = ~np.isnan(human)
     if name == "darr":
-        counts = count_pairs_apart(human, metric, DARR_GAP)
-        return (2 * counts[0] - counts[1])[None], counts[1][None]
+        alike, pairs = count_pairs_apart(human, metric, DARR_GAP)
+        return np.stack([2 * alike - pairs, pairs])
     n = known.sum(axis=0)
-    centred = [
+    h, m = (
         np.where(known, x - np.where(known, x, 0.0).sum(axis=0) / np.maximum(n, 1), 0.0)
         for x in (human, metric)
-    ]
+    )
     # Differences of all pairs of a group multiply to n times the product of what is centred.
-    products = [
-        n * (a * b).sum(axis=0) for a, b in ((centred[0], centred[1]), (centred[0],) * 2, (centred[1],) * 2)
-    ]
-    return products[0][None], np.stack(products[1:])
+    return np.stack([n * (a * b).sum(axis=0) for a, b in ((h, m), (h, h), (m, m))])
 
 
-def ratio(name: str, above: Floats, below: Floats, weights: Floats | None = None) -> float:
-    """Put the parts together, groups weighted if weights are given."""
-    w = np.ones(above.shape[1]) if weights is None else weights
-    top, bottom = (above @ w)[0], below @ w
-    under = np.sqrt(bottom[0] * bottom[1]) if name == "pdp" else bottom[0]
-    return float(top / under) if under > 0 else float("nan")
+def ratio(name: str, sums: Floats) -> Floats:
+    """Put sums of the parts (along the last axis) together; NaN where nothing stands below the line."""
+    under = np.sqrt(sums[..., 1] * sums[..., 2]) if name == "pdp" else sums[..., 1]
+    return np.divide(sums[..., 0], under, out=np.full(under.shape, np.nan), where=under > 0)
 
 
 def count_pairs_apart(human: Floats, metric: Floats, gap: float) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from doubtless.metaeval.pairs import Floats
 from doubtless.metaeval.soft import normal_limit
-from doubtless.metaeval.statistics import by_group
+from doubtless.metaeval.statistics import RATIOS, by_group, ratio, ratio_parts
 
 Draw = Callable[[np.random.Generator, int], Floats]
 
@@ -35,11 +35,14 @@ class Swap:
         Draws differences under random swaps.
     exact
         Computes the p-value, where there is a closed form or few enough swaps to try them all.
+    unit
+        What is swapped: ``scores``, ``pairs`` or ``items``; ``williams`` for a test that swaps nothing.
     """
 
     delta: float
     draw: Draw
     exact: Callable[[], float] | None = None
+    unit: str = "scores"
 
 
 @dataclass(frozen=True)
@@ -98,10 +101,11 @@ def mean_of(swaps: Sequence[Swap], weights: Floats | None = None) -> Swap:
     def draw(rng: np.random.Generator, size: int) -> Floats:
         return np.sum([share * swap.draw(rng, size) for share, swap in zip(w, swaps, strict=True)], axis=0)
 
-    return Swap(float(w @ np.array([swap.delta for swap in swaps])), draw)
+    return Swap(float(w @ np.array([swap.delta for swap in swaps])), draw, unit=swaps[0].unit)
 
 
-def _standard(scores: Floats, known: np.ndarray) -> Floats:
+def standardised(scores: Floats, known: np.ndarray) -> Floats:
+    """Scores of mean 0 and spread 1 where they are known, so that those of two metrics can be swapped."""
     values = scores[known]
     spread = values.std() if len(values) else 0.0
     return (scores - (values.mean() if len(values) else 0.0)) / (spread if spread > 0 else 1.0)
@@ -119,18 +123,23 @@ def score_swap(name: str, human: Floats, first: Floats, second: Floats) -> Swap:
     Parameters
     ----------
     name
-        ``pearson``, ``spearman``, ``kendall``, ``tau_23`` or ``acc_eq`` (without a tie threshold).
+        Any figure of segments, without a tie threshold.
     human, first, second
         Members by groups; NaN is a missing human score.
     """
     known = ~np.isnan(human)
-    first, second = (np.where(known, _standard(scores, known), 0.0) for scores in (first, second))
+    first, second = (np.where(known, standardised(scores, known), 0.0) for scores in (first, second))
     enough = known.sum(axis=0) > 1
     members, groups = human.shape
 
     def mean(values: Floats) -> Floats:
         fine = enough & ~np.isnan(values)
         return np.where(fine, values, 0.0).sum(axis=-1) / np.maximum(fine.sum(axis=-1), 1)
+
+    def figures(gold: Floats, hybrid: Floats, size: int) -> Floats:
+        if name in RATIOS:
+            return ratio(name, ratio_parts(name, gold, hybrid).reshape(-1, size, groups).sum(axis=2).T)
+        return mean(by_group(name, gold, hybrid).reshape(size, groups))
 
     def differences(bits: np.ndarray) -> Floats:
         size = len(bits)
@@ -139,8 +148,7 @@ def score_swap(name: str, human: Floats, first: Floats, second: Floats) -> Swap:
         # Chosen, not computed: rounding would break the ties that ranks depend on.
         a, b = first[:, None], second[:, None]
         hybrids = (np.where(own, a, b), np.where(own, b, a))
-        values = [by_group(name, gold, h.reshape(members, -1)).reshape(size, groups) for h in hybrids]
-        return mean(values[0]) - mean(values[1])
+        return np.subtract(*(figures(gold, h.reshape(members, -1), size) for h in hybrids))
 
     fast: Callable[[np.ndarray], Floats] = differences
     if name == "pearson":
@@ -203,7 +211,7 @@ def soft_swap(human: Floats, first: Floats, second: Floats) -> Swap:
     the difference that was seen is computed in the same way.
     """
     known = ~np.isnan(human)
-    first, second = (np.where(known, _standard(scores, known), 0.0) for scores in (first, second))
+    first, second = (np.where(known, standardised(scores, known), 0.0) for scores in (first, second))
     gold = normal_limit(np.where(known, human, 0.0)[None], known)
     half_sum, half_difference = ((first + s * second).astype(np.float32) / 2 for s in (1, -1))
     seen = ~np.isnan(gold[0])

@@ -135,12 +135,7 @@ class Engine:
 
         Any rule of leaving early can be played through on them (:func:`doubtless.neural.exits.replay`).
         """
-        names = [name for name in self.config.texts if name in texts]
-        self._check(texts, names, None, None)
-        joint = self.config.inputs == "joint"
-        if joint and len(self.config.passes) > 1:
-            raise InputError("a model that reads a segment in three ways has no single trace")
-        rows = _rows_of(self.tokens, texts, names, joint=joint, score=None, partial=False)
+        rows = self.rows(texts)
         found: dict[str, Array] = {}
         for batch in token_batches(rows.sizes, self.batch_tokens):
             state = self.stepper.start(rows.batch(batch))
@@ -150,6 +145,15 @@ class Engine:
                     shape = (len(self.stepper.exits), len(rows.sizes), *values.shape[1:])
                     found.setdefault(name, np.zeros(shape))[number, batch] = values
         return {name: values[:, rows.origin] for name, values in found.items()}
+
+    def rows(self, texts: Texts) -> Rows:
+        """The token sequences of segments, for models that read a segment in one pass."""
+        names = [name for name in self.config.texts if name in texts]
+        self._check(texts, names, None, None)
+        joint = self.config.inputs == "joint"
+        if joint and len(self.config.passes) > 1:
+            raise InputError("a model that reads a segment in three ways has no single trace")
+        return _rows_of(self.tokens, texts, names, joint=joint, score=None, partial=False)
 
     def _check(self, texts: Texts, names: list[str], exit: ExitRule | None, score: Array | None) -> None:
         optional = {"ref"} if self.config.inputs == "joint" and "src" in self.config.texts else set()
@@ -224,7 +228,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Distinct rows of token sequences, and where each of the given rows is among them.
 
     ``first`` counts the tokens of a row's first text, the translation.
@@ -251,7 +255,7 @@ class _Rows:
 
 def _rows_of(
     tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None, partial: bool
-) -> _Rows:
+) -> Rows:
     encoded = _encode_once(tokens, texts, names)
     n = len(texts["mt"])
     kept: dict[tuple[Any, ...], int] = {}
@@ -276,7 +280,7 @@ def _rows_of(
     sizes = np.array([max(len(ids) for ids in row) * len(row) for row in sequences])
     given = None if score is None else np.asarray(score)[examples]
     kinds = ("joint",) if joint else tuple(names)
-    return _Rows(sequences, kinds, sizes, np.array(translations), origin, np.array(cut)[origin], given)
+    return Rows(sequences, kinds, sizes, np.array(translations), origin, np.array(cut)[origin], given)
 
 
 def _encode_once(tokens: Tokens, texts: Texts, names: Sequence[str]) -> dict[str, Tokenized]:

@@ -43,13 +43,16 @@ class LayerMix(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Mix pooled states (texts, layers, size) into (texts, size)."""
+        return self.gamma * torch.einsum("l,tlh->th", self.shares(self.training), states)
+
+    def shares(self, drop: bool) -> Tensor:
+        """The weights on the simplex; ``drop`` leaves out each layer with the chance of dropout."""
         logits: Tensor = self.weights
-        if self.training and self.dropout:
+        if drop and self.dropout:
             keep = torch.rand_like(logits) > self.dropout
             keep = keep | ~keep.any()  # a mix of no layers is none: then all stay
             logits = logits.masked_fill(~keep, torch.finfo(logits.dtype).min / 4)
-        shares = sparsemax(logits) if self.sparse else torch.softmax(logits, dim=0)
-        return self.gamma * torch.einsum("l,tlh->th", shares, states)
+        return sparsemax(logits) if self.sparse else torch.softmax(logits, dim=0)
 
 
 def feature_size(config: ModelConfig, size: int) -> int:

@@ -1,17 +1,19 @@
 """The estimator: an encoder that is read layer by layer, a layer mix and heads.
 
 There is one way through the model, :meth:`Estimator.start`, ``advance``, ``read``, ``keep``: full scoring,
-training and early exit are loops over these four. A state holds each distinct text once; ``rows`` says
-which texts a segment is made of.
+training and early exit are loops over these four, and ``join`` lets texts that were apart go on together. A
+state holds each distinct text once; ``rows`` says which texts a segment is made of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
@@ -169,6 +171,29 @@ class Estimator(nn.Module):
             first=None if state.first is None else state.first[used],
         )
 
+    def join(self, states: Sequence[State]) -> State:
+        """Put the segments of several states of one layer one after another."""
+        longest = max(state.mask.shape[1] for state in states)
+        before = accumulate((len(state.mask) for state in states), initial=0)
+        wide = [_widened(state, longest, count) for state, count in zip(states, before, strict=False)]
+
+        def optional(name: str, texts: int = 0) -> Tensor | None:
+            parts = [getattr(state, name) for state in wide]
+            return None if parts[0] is None else torch.cat(parts, dim=texts)
+
+        mask = torch.cat([state.mask for state in wide])
+        return replace(
+            wide[0],
+            hidden=torch.cat([state.hidden for state in wide]),
+            mask=mask,
+            padding=attention_mask(mask),
+            pooled=torch.cat([state.pooled for state in wide]),
+            rows={name: torch.cat([state.rows[name] for state in wide]) for name in wide[0].rows},
+            words=optional("words"),
+            ahead=optional("ahead", texts=1),
+            first=optional("first"),
+        )
+
     def forward(self, batch: Batch, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
         """Run all layers; return the outputs of every exit, stacked (exits, segments), and the last state."""
         return self.read_exits(self.start(batch), score)
@@ -220,6 +245,23 @@ class Estimator(nn.Module):
         mean = (hidden * weight).sum(dim=(1, 2)) / count
         spread = (((hidden - mean[:, None, None]) * weight) ** 2).sum(dim=(1, 2)) / count
         return (pooled - mean[:, None]) / torch.sqrt(spread + 1e-12)[:, None]
+
+
+def _widened(state: State, length: int, before: int) -> State:
+    """A state with room for so many tokens, whose texts are counted from a number on."""
+    more = length - state.mask.shape[1]
+
+    def padded(tokens: Tensor | None) -> Tensor | None:
+        return None if tokens is None else functional.pad(tokens, (0, 0, 0, more))
+
+    return replace(
+        state,
+        hidden=functional.pad(state.hidden, (0, 0, 0, more)),
+        mask=functional.pad(state.mask, (0, more)),
+        rows={name: index + before for name, index in state.rows.items()},
+        words=padded(state.words),
+        ahead=padded(state.ahead),
+    )
 
 
 def ranking_score(vectors: Mapping[str, Tensor]) -> Tensor:

@@ -7,7 +7,7 @@ depends neither on its neighbours nor on the number of threads.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -54,6 +54,14 @@ class _Group:
         """Some of the texts, under new numbers."""
         words = None if self.words is None else self.words[chosen]
         return _Group(texts, self.hidden[chosen], self.shares[chosen], words)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its arrays."""
+        arrays = {
+            id(array): array.nbytes for array in (self.hidden, self.shares, self.words) if array is not None
+        }
+        return sum(arrays.values())  # words and hidden may be the same
 
 
 @dataclass(frozen=True)
@@ -140,12 +148,12 @@ class OnnxStepper:
         head = self._session("head", head_prefix(number), floats=True)
         names = [output.name for output in head.get_outputs()]
 
-        def outputs(group: _Group) -> list[Array]:
-            return head.run(names, {"hidden": group.hidden, "shares": group.shares})
-
+        # Pooled here, so that the head is run once for all texts and not once for each length.
+        pooled = np.concatenate([group.shares @ group.hidden for group in state.groups])
+        as_they_are = np.tile(np.eye(pooled.shape[1], dtype=np.float32), (len(pooled), 1, 1))
+        found = head.run(names, {"hidden": pooled, "shares": as_they_are})
         order = np.argsort(np.concatenate([group.texts for group in state.groups]))[state.rows]
-        columns = zip(*self._each(outputs, state.groups), strict=True)
-        return {name: np.concatenate(parts)[order] for name, parts in zip(names, columns, strict=True)}
+        return {name: values[order] for name, values in zip(names, found, strict=True)}
 
     def read_words(self, state: _Running) -> Array:
         """Probabilities of the tags of each token (segments, tokens, tags); zeros beyond a text's end."""
@@ -173,6 +181,32 @@ class OnnxStepper:
             if chosen.any():
                 groups.append(group.keep(chosen, np.searchsorted(used, group.texts[chosen])))
         return replace(state, groups=tuple(groups), rows=kept)
+
+    def split(self, state: _Running) -> list[_Running]:
+        """Each segment as a state of its own, which holds no memory of the others."""
+        only = np.zeros(1, dtype=np.int64)
+        alone = {
+            text: replace(state, groups=(group.keep(np.array([place]), only),), rows=only)
+            for group in state.groups
+            for place, text in enumerate(group.texts.tolist())
+        }
+        return [alone[text] for text in state.rows.tolist()]
+
+    def join(self, states: Sequence[_Running]) -> _Running:
+        """The segments of several states of one layer, one after another, as one state."""
+        counts = [sum(len(group.texts) for group in state.groups) for state in states]
+        before = np.cumsum([0, *counts[:-1]])
+        groups = [
+            replace(group, texts=group.texts + count)
+            for state, count in zip(states, before.tolist(), strict=True)
+            for group in state.groups
+        ]
+        rows = np.concatenate([state.rows + count for state, count in zip(states, before, strict=True)])
+        return replace(states[0], groups=tuple(_merged(groups)), rows=rows)
+
+    def held(self, state: _Running) -> int:
+        """How many bytes a state holds."""
+        return sum(group.nbytes for group in state.groups)
 
     def _each(self, step: Callable[[Any], Any], groups: Any) -> list[Any]:
         """Do a step for each group, some at a time."""
@@ -240,6 +274,30 @@ def equal_lengths(sequences: Any) -> Iterator[tuple[Array, Array]]:
         for part in np.array_split(numbers, -(-len(numbers) * length // _GROUP_TOKENS)):
             if len(part):
                 yield part, np.array([sequences[i] for i in part], dtype=np.int64)
+
+
+def _merged(groups: Sequence[_Group]) -> Iterator[_Group]:
+    """Put groups of one length together, as long as they stay in the cache."""
+    waiting: dict[int, list[_Group]] = {}
+    for group in groups:
+        length = group.hidden.shape[1]
+        company = waiting.setdefault(length, [])
+        if company and (sum(len(g.texts) for g in company) + len(group.texts)) * length > _GROUP_TOKENS:
+            yield _together(company)
+            company.clear()
+        company.append(group)
+    for company in waiting.values():
+        yield _together(company)
+
+
+def _together(groups: Sequence[_Group]) -> _Group:
+    if len(groups) == 1:
+        return groups[0]
+    texts, hidden, shares = (
+        np.concatenate([getattr(group, name) for group in groups]) for name in ("texts", "hidden", "shares")
+    )
+    words = [group.words for group in groups if group.words is not None]
+    return _Group(texts, hidden, shares, np.concatenate(words) if words else None)
 
 
 def shares_of(config: ModelConfig, ids: Array) -> Array:

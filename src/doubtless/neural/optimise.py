@@ -118,10 +118,11 @@ def set_learning(estimator: Estimator, training: TrainingConfig, encoder_rests: 
     depth, fixed = estimator.encoder.depth, last_fixed_layer(training)
     for layer, weight in _encoder_weights(estimator):
         weight.requires_grad_(layer > fixed and not encoder_rests)
-    if training.freeze:
-        for name, module in estimator.encoder.named_modules():
-            if layer_of(name, depth) <= training.freeze:
-                module.eval()
+    for name, module in estimator.encoder.named_modules():
+        if training.freeze and layer_of(name, depth) <= training.freeze:
+            module.eval()
+        if training.encoder_dropout is not None and isinstance(module, nn.Dropout):
+            module.p = training.encoder_dropout
 
 
 def learnt_weights(estimator: Estimator, training: TrainingConfig) -> dict[str, Tensor]:

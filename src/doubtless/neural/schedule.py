@@ -108,6 +108,9 @@ class TrainingConfig:
     freeze, cache_states
         The embeddings and the first ``freeze`` layers stay as they are, without dropout; whether their
         outputs are computed once and kept in a file.
+    encoder_dropout
+        Dropout of the encoder while it learns, instead of the encoder's own. On a CPU 0 saves a quarter of
+        the time; the saved model keeps the encoder's own.
     precision, threads
         ``bf16`` multiplies matrices in half precision; CPU threads (0: as PyTorch chooses). Where others use
         the processor too, fewer threads are often faster.
@@ -145,6 +148,7 @@ class TrainingConfig:
     freeze_embeddings: bool = True
     freeze: int = 0
     cache_states: bool = False
+    encoder_dropout: float | None = None
     precision: Precision = "no"
     threads: int = 0
     beta: float = 0.75

@@ -58,6 +58,18 @@ class Stepper(Protocol):
         """Go on with some of the segments only."""
         ...
 
+    def split(self, state: Any) -> list[Any]:
+        """Each segment as a state of its own, which holds no memory of the others."""
+        ...
+
+    def join(self, states: Sequence[Any]) -> Any:
+        """The segments of several states of one layer, one after another, as one state."""
+        ...
+
+    def held(self, state: Any) -> int:
+        """How many bytes a state holds."""
+        ...
+
 
 class VectorStepper(Stepper, Protocol):
     """A stepper of a model that embeds each text apart: texts that segments share are embedded once."""

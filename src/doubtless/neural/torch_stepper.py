@@ -93,6 +93,21 @@ class TorchStepper:
         score = None if state.score is None else state.score[index]
         return _Running(self.estimator.keep(state.state, index), score)
 
+    def split(self, state: _Running) -> list[_Running]:
+        """Each segment as a state of its own, which holds no memory of the others."""
+        return [self.keep(state, np.array([row])) for row in range(len(state.state))]
+
+    @torch.inference_mode()
+    def join(self, states: Sequence[_Running]) -> _Running:
+        """The segments of several states of one layer, one after another, as one state."""
+        given = [state.score for state in states if state.score is not None]
+        joined = self.estimator.join([state.state for state in states])
+        return _Running(joined, torch.cat(given) if given else None)
+
+    def held(self, state: _Running) -> int:
+        """How many bytes a state holds."""
+        return sum(value.nbytes for value in vars(state.state).values() if isinstance(value, torch.Tensor))
+
     @torch.inference_mode()
     def vectors(self, sequences: Sequence[Sequence[int]]) -> Array:
         """The vector of each sequence at the last exit: what the head combines for separate inputs."""

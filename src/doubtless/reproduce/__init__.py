@@ -22,6 +22,11 @@ MODULES = (
     "metaeval",
     "gp",
     "risk",
+    "deferral",
+    "early_exit",
+    "words_signals",
+    "words_judged",
+    "tau",
 )
 
 

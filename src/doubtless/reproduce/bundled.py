@@ -27,6 +27,7 @@ from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
 from doubtless.reproduce import Options, Rows, Study
 from doubtless.segments import Floats, as_table
+from doubtless.words.judged import Judged
 
 _QUICK = 100  # rows a pair
 _TOLERANCES = (0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.25, 0.3)
@@ -132,32 +133,12 @@ def exits(data: str | None, options: Options) -> Rows:
 def words(data: str | None, options: Options) -> Rows:
     """Word tags against the post-editors', beside the NMT model's own surprisal and chance."""
     measured = Measured.of(data, options)
-    found = measured.score(words=-1.0).words
-    assert found is not None
-    tagger: list[Floats] = []
-    surprisal: list[Floats] = []
-    wrong: list[np.ndarray] = []
-    used = np.zeros(len(measured.segments), dtype=bool)
-    for row, (segment, doubts) in enumerate(zip(measured.segments.iter_rows(named=True), found, strict=True)):
-        characters = np.zeros(len(segment["mt"]))
-        for word in doubts:
-            characters[word["start"] : word["end"]] = word["probability"]
-        seen = on_words(segment["mt"], characters, segment["mt_tok"].split())
-        own = recorded_surprisal(segment)
-        if seen is None or own is None:
-            continue
-        used[row] = True
-        tagger.append(seen)
-        surprisal.append(own)
-        wrong.append(np.array([tag == "BAD" for tag in segment["mt_tags"]]))
-
-    place = np.cumsum(used) - 1
+    judged = judged_words(measured)
 
     def figures(rows: np.ndarray) -> dict[str, Any]:
-        chosen = place[rows & used]
-        bad = np.concatenate([wrong[i] for i in chosen])
-        curve = detection_curve(np.concatenate([tagger[i] for i in chosen]), bad)
-        other = detection_curve(np.concatenate([surprisal[i] for i in chosen]), bad)
+        part = judged.of_segments(rows)
+        bad = part.labels["post-editor"] == 1
+        curve, other = (detection_curve(part.scores[name], bad) for name in ("tagger", "surprisal"))
         return {
             "words": len(bad),
             "ap": curve.average_precision,
@@ -170,6 +151,39 @@ def words(data: str | None, options: Options) -> Rows:
         }
 
     return measured.by_pair(figures)
+
+
+def judged_words(measured: Measured) -> Judged:
+    """Words of MLQE-PE: the tagger's probabilities, its spans, recorded surprisal, and post-editors' tags.
+
+    Segments whose texts do not fit together, or without recorded log-probabilities, have no words here.
+    """
+    found = measured.score(words=-1.0)
+    assert found.words is not None
+    assert found.spans is not None
+    names = ("tagger", "spans", "surprisal")
+    scores: dict[str, list[Floats]] = {name: [] for name in names}
+    wrong: list[Floats] = []
+    sizes = np.zeros(len(measured.segments), dtype=np.int64)
+    rows = zip(measured.segments.iter_rows(named=True), found.words, found.spans, strict=True)
+    for row, (segment, doubts, spans) in enumerate(rows):
+        tagger, marked = np.zeros((2, len(segment["mt"])))
+        for word in doubts:
+            tagger[word["start"] : word["end"]] = word["probability"]
+        for span in spans:
+            marked[span["start"] : span["end"]] = 1.0
+        tokens = segment["mt_tok"].split()
+        seen, binary = (on_words(segment["mt"], values, tokens) for values in (tagger, marked))
+        own = recorded_surprisal(segment)
+        if seen is None or binary is None or own is None:
+            continue
+        sizes[row] = len(tokens)
+        for name, values in zip(names, (seen, binary, own), strict=True):
+            scores[name].append(values)
+        wrong.append(np.array([tag == "BAD" for tag in segment["mt_tags"]], dtype=np.float64))
+    joined = {name: np.concatenate(values) for name, values in scores.items()}
+    labels = {"post-editor": np.concatenate(wrong)}
+    return Judged(joined, labels, np.repeat(np.arange(len(sizes)), sizes), measured.segments["lp"].to_list())
 
 
 def on_words(text: str, characters: Floats, tokens: Sequence[str]) -> Floats | None:

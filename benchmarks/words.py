@@ -1,0 +1,138 @@
+"""Surprisal and entropy of forced translations beside Inseq's step scores: CPU time, memory, difference.
+
+    python benchmarks/words.py --inseq-python PATH --model FOLDER [--data DIR] [--rows 12] [--rounds 2]
+
+PATH is the interpreter of an environment with inseq; FOLDER an encoder-decoder of Hugging Face, the same for
+both sides (the figures in the documentation are of OPUS-MT zho-eng). Segments are Chinese-English rows of
+mqm_spans.parquet. Each turn is a process of its own on one thread, in which only the scoring is timed and the
+peak memory is read at the end; turns alternate. Prints Inseq's time and memory over ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+_INSEQ = """
+import json, resource, sys, time, logging, warnings
+warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
+import torch
+torch.set_num_threads(1)
+import inseq
+rows = json.load(open(sys.argv[2]))
+model = inseq.load_model(sys.argv[1], "dummy", device="cpu")
+start = time.process_time()
+names = ["probability", "entropy"]
+out = model.attribute([r["src"] for r in rows], [r["mt"] for r in rows], step_scores=names,
+                      batch_size=int(sys.argv[3]), show_progress=False)
+seconds = time.process_time() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+found = [
+    {"tokens": [t.token for t in a.target], **{name: a.step_scores[name].tolist() for name in names}}
+    for a in out.sequence_attributions
+]
+print(json.dumps({"seconds": seconds, "peak": peak, "found": found, "version": inseq.__version__}))
+"""
+
+_OURS = """
+import json, resource, sys, time
+import torch
+torch.set_num_threads(1)
+from doubtless.words.forced import open_translation_model
+from doubtless.words.signals import token_signals
+rows = json.load(open(sys.argv[2]))
+model = open_translation_model(sys.argv[1])
+start = time.process_time()
+out = token_signals(model, [r["src"] for r in rows], [r["mt"] for r in rows], ["surprisal", "entropy"])
+seconds = time.process_time() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+# Inseq takes Marian's first token, a padding token, for padding: tokens after the first do not see it.
+from dataclasses import replace
+plain = type(model).batch
+def hiding(self, segments):
+    batch = plain(self, segments)
+    mask = batch.mask.clone()
+    mask[:, 0] = 0
+    return replace(batch, mask=mask)
+type(model).batch = hiding
+hidden = token_signals(model, [r["src"] for r in rows], [r["mt"] for r in rows], ["surprisal", "entropy"])
+def plainly(found):
+    return [{"tokens": s.tokens, **{n: values.tolist() for n, values in s.values.items()}} for s in found]
+print(json.dumps({"seconds": seconds, "peak": peak, "found": plainly(out), "hidden": plainly(hidden)}))
+"""
+
+
+def segments(data: Path, rows: int) -> list[dict[str, str]]:
+    """Some Chinese-English segments, evenly spread over the file."""
+    import polars as pl
+
+    chosen = pl.col("lp") == "zh-en", pl.col("set") == "wmt21_news", pl.col("mt").str.len_chars() <= 250
+    frame = pl.read_parquet(data / "mqm_spans.parquet").filter(*chosen)
+    return frame.gather_every(max(1, frame.height // rows)).head(rows).select("src", "mt").to_dicts()
+
+
+def turn(python: str, code: str, *arguments: str) -> dict:
+    done = subprocess.run([python, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr[-3000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def largest_difference(theirs: list[dict], ours: list[dict], hidden: list[dict]) -> tuple[int, float]:
+    """Over all tokens of text; the first of each segment as it is, the others without the start token."""
+    import math
+
+    count, worst = 0, 0.0
+    for a, b, c in zip(theirs, ours, hidden, strict=True):
+        names = a["tokens"][-len(a["entropy"]) :]
+        start = next(i for i in range(len(names)) if names[i : i + len(b["tokens"])] == b["tokens"])
+        for i in range(len(b["tokens"])):
+            own = c if i else b
+            worst = max(worst, abs(-math.log(a["probability"][start + i]) - own["surprisal"][i]))
+            worst = max(worst, abs(a["entropy"][start + i] - own["entropy"][i]))
+            count += 1
+    return count, worst
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--inseq-python", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=12)
+    parser.add_argument("--batch", type=int, default=1, help="Inseq's; 0.7.1 fails where lengths differ.")
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "rows.json"
+        data.write_text(json.dumps(segments(options.data, options.rows)), encoding="utf-8")
+        pairs = [
+            (
+                turn(options.inseq_python, _INSEQ, options.model, str(data), str(options.batch)),
+                turn(sys.executable, _OURS, options.model, str(data)),
+            )
+            for _ in range(options.rounds)
+        ]
+    seconds = [median(pair[side]["seconds"] for pair in pairs) for side in (0, 1)]
+    peaks = [median(pair[side]["peak"] for pair in pairs) for side in (0, 1)]
+    count, worst = largest_difference(
+        pairs[0][0]["found"], *(pairs[0][1][name] for name in ("found", "hidden"))
+    )
+    print(f"{options.rows} segments, {count} tokens, inseq {pairs[0][0]['version']} (batch {options.batch})")
+    print(
+        f"time    inseq {seconds[0]:7.1f} s   ours {seconds[1]:7.2f} s   ratio {seconds[0] / seconds[1]:.1f}"
+    )
+    print(f"memory  inseq {peaks[0]:7.0f} MB  ours {peaks[1]:7.0f} MB  ratio {peaks[0] / peaks[1]:.2f}")
+    print(f"largest difference of surprisal and entropy, start token hidden as Inseq does: {worst:.1e}")
+
+
+if __name__ == "__main__":
+    main()

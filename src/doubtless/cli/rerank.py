@@ -1,0 +1,334 @@
+"""``doubtless rerank``: the best of many candidates, without scoring them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from doubtless.cli import options as o
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import polars as pl
+
+    from doubtless.cli.scoring import Result
+    from doubtless.conformal.store import Calibration
+    from doubtless.decide.candidates import Pools
+    from doubtless.decide.rerank import Method, Reranked
+    from doubtless.neural.engine import Engine
+    from doubtless.segments import Floats, Table
+
+_CHOOSING, _DOUBT, _RUN, _OUTPUT = "Choosing", "Doubt", "Running", "Output"
+_METHODS = (
+    "halving: compare at the same layer, a share goes on; ucb: the bandit of the paper; race: drop what is"
+    " behind by more than the doubt; constant:LAYER, confidence:TOLERANCE: leave early; random, logprob-sum,"
+    " logprob-avg: score some in full; full: score all."
+)
+
+
+def rerank(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Table with src, mt and perhaps seg, lp, logprob: one row a candidate, or lists of mt."
+        ),
+    ],
+    lp: Annotated[
+        str | None, typer.Option(help="Language pair of all rows, such as zh-en, if no column lp tells it.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Folder of a model with exits. Default: the bundled model."),
+    ] = None,
+    method: Annotated[str, typer.Option(help=_METHODS, rich_help_panel=_CHOOSING)] = "halving",
+    budget: Annotated[
+        float,
+        typer.Option(help="Share of the cost of scoring all in full.", rich_help_panel=_CHOOSING),
+    ] = 0.55,
+    gamma: Annotated[
+        float,
+        typer.Option(help="Standard deviations in the bounds of candidates.", rich_help_panel=_CHOOSING),
+    ] = 1.0,
+    start: Annotated[
+        int,
+        typer.Option(min=1, help="Layer that all candidates are taken to first.", rich_help_panel=_CHOOSING),
+    ] = 1,
+    lead: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop once the best is ahead of all others by more than so many standard deviations.",
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
+    logprob: Annotated[
+        str, typer.Option(help="Column of log-probabilities (sums).", rich_help_panel=_CHOOSING)
+    ] = "logprob",
+    tokens: Annotated[
+        str,
+        typer.Option(
+            help="Column of numbers of tokens: logprob-avg divides by them.", rich_help_panel=_CHOOSING
+        ),
+    ] = "tokens",
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="Which of the model's calibrations, by its alpha.", rich_help_panel=_DOUBT),
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            help="Calibration file for the intervals. Default: the model's.", rich_help_panel=_DOUBT
+        ),
+    ] = None,
+    no_intervals: Annotated[
+        bool, typer.Option("--no-intervals", help="Scores only.", rich_help_panel=_DOUBT)
+    ] = False,
+    memory: Annotated[
+        int, typer.Option(min=1, help="Most megabytes of states that are kept.", rich_help_panel=_RUN)
+    ] = 256,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random.", rich_help_panel=_RUN)] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
+    batch_tokens: Annotated[int, typer.Option(help="Most tokens of a batch.", rich_help_panel=_RUN)] = 4096,
+    runtime: Annotated[str, typer.Option(help="auto, torch or onnx.", rich_help_panel=_RUN)] = "auto",
+    where: o.Where = None,
+    src: o.Source = None,
+    mt: o.Translation = None,
+    ref: o.ReferenceText = None,
+    format: o.Format = None,
+    quotes: o.Quotes = "csv",
+    pretty: Annotated[
+        bool | None,
+        typer.Option(
+            "--pretty/--plain",
+            help="Table for people, or TSV. Default: by whether this is a terminal.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=0, help="Most rows of the table for people.", rich_help_panel=_OUTPUT)
+    ] = 40,
+    output: o.Output = None,
+    json: o.Json = False,
+) -> None:
+    """Choose the best of many candidates without scoring them all."""
+    given = locals()
+    from doubtless.cli.render import print_json, print_table, wants_pretty, warn
+    from doubtless.cli.score import calibration_of, with_pair
+    from doubtless.cli.shipped import Shipped
+    from doubtless.decide.candidates import Pools, one_row_each
+    from doubtless.decide.rerank import Method
+    from doubtless.neural.runtime import open_engine
+    from doubtless.segments import format_of, write
+
+    to_file = output not in (None, "-")
+    if to_file:
+        format_of(str(output))  # an unknown ending should not cost a run
+    chosen_method = Method.parse(method, budget=budget, gamma=gamma, start=start, lead=lead)
+    table = with_pair(one_row_each(o.read_table(given)), lp)
+    known, warnings = calibration_of(given, Shipped.of([model] if model else []), None)
+    running = ("device", "dtype", "batch_tokens", "threads", "runtime")
+    engine = open_engine(model, **{name: given[name] for name in running})
+    pools = Pools.of(table)
+    found = _reranked(given, engine, table, pools, chosen_method)
+    result, chance = _with_doubt(engine, table, found, known, chosen_method)
+    if pools.rows.shape[1] == 1:
+        warnings = [*warnings, "no source has more than one candidate: there was nothing to choose"]
+    for sentence in [*warnings, *result.warnings]:
+        warn(sentence)
+    frame = _frame(result, table, found, chance)
+    if to_file:
+        write(frame, str(output), {"doubtless.signature": result.signature})
+    if json:
+        print_json(_summary(result, pools, found, chance))
+    elif output is None and wants_pretty(pretty):
+        _print(result, found, chance, rows)
+        print(_sentence(_summary(result, pools, found, chance)))
+    elif not to_file:
+        print_table(frame)
+
+
+def _reranked(
+    given: Mapping[str, Any], engine: Engine, table: Table, pools: Pools, method: Method
+) -> Reranked:
+    from doubtless.cli.progress import progress_bar
+    from doubtless.cli.scoring import told_languages
+    from doubtless.decide.rerank import rerank
+    from doubtless.neural.engine import texts_of
+
+    texts = texts_of(table, engine.config)
+    if engine.config.language_tags:
+        texts = told_languages(texts, table)
+    with progress_bar(len(pools), "reranking") as progress:
+        return rerank(
+            engine,
+            texts,
+            pools,
+            method,
+            preference=_preference(given, table, pools, method),
+            memory=given["memory"] << 20,
+            progress=progress,
+        )
+
+
+def _preference(given: Mapping[str, Any], table: Table, pools: Pools, method: Method) -> Floats | None:
+    """Whom the methods that score a subset would score first."""
+    import numpy as np
+
+    from doubtless.errors import InputError
+
+    if not method.needs_preference:
+        return None
+    if method.kind == "random":
+        return np.asarray(np.random.default_rng(given["seed"]).random(pools.rows.shape))
+    sums = table.numbers(given["logprob"])
+    if method.kind == "logprob-sum":
+        return pools.matrix(sums)
+    counts = table.numbers(given["tokens"])
+    if not (counts > 0).all():
+        row = int((counts <= 0).argmax())
+        raise InputError(f"{table.place(row)}: column '{given['tokens']}' is not a number of tokens")
+    return pools.matrix(sums / counts)
+
+
+def _with_doubt(
+    engine: Engine, table: Table, found: Reranked, calibration: Calibration | None, method: Method
+) -> tuple[Result, Floats]:
+    """The chosen rows with their intervals, and the chance that each is better than its runner-up."""
+    import numpy as np
+
+    runner_up = np.where(found.runner_up >= 0, found.runner_up, found.row)
+    parts = {
+        "chosen": (found.row, found.outputs, found.truncated),
+        "runner-up": (runner_up, found.other, np.zeros(len(runner_up), dtype=bool)),
+    }
+    results = {
+        name: _result(engine, table.take(rows), outputs, truncated, calibration, method)
+        for name, (rows, outputs, truncated) in parts.items()
+    }
+    spreads = [_sd(result) for result in results.values()]
+    return results["chosen"], found.chance(*spreads)
+
+
+def _result(
+    engine: Engine,
+    table: Table,
+    outputs: Mapping[str, Any],
+    truncated: Any,
+    calibration: Calibration | None,
+    method: Method,
+) -> Result:
+    import numpy as np
+
+    import doubtless
+    from doubtless.cli.scoring import Run, with_doubt
+    from doubtless.forecast import ErrorEstimate
+    from doubtless.neural.engine import Scored, sanity_flags, texts_of
+    from doubtless.neural.uncertainty import Quantified
+
+    columns = {name: outputs[name] for name in ("score", "error")}
+    depth = engine.stepper.depth
+    scored = Scored(columns, np.full(len(table), depth), truncated)
+    quantified = Quantified(ErrorEstimate(columns["score"], columns["error"]), columns, scored)
+    flags = sanity_flags(texts_of(table, engine.config), truncated)
+    made = [f"model:{engine.name}", f"weights:{engine.fingerprint()}", f"rerank:{method.signature}"]
+    signature = "|".join([*made, f"version:{doubtless.__version__}"])
+    run = Run(quantified, flags, signature, engine.config, depth, own=True)
+    return with_doubt(table, run, calibration, None)
+
+
+def _sd(result: Result) -> Floats | None:
+    """The standard deviation of a normal error that would give the intervals; None without intervals."""
+    import numpy as np
+    from scipy.special import ndtri
+
+    if result.intervals is None or result.calibration is None:
+        return None
+    reach = result.intervals.width / 2 / ndtri(1 - result.calibration.fitted.alpha / 2)
+    return np.asarray(reach, dtype=np.float64)
+
+
+def _frame(result: Result, table: Table, found: Reranked, chance: Floats) -> pl.DataFrame:
+    """The chosen rows with what is known of them."""
+    import polars as pl
+
+    from doubtless.errors import InputError
+
+    texts = table.column("mt").to_list()
+    choices = found.choices
+    new: dict[str, Any] = {
+        "candidates": found.candidates,
+        "cost": choices.spent / choices.full,
+        "finishing": choices.finishing / choices.full,
+        "runner_up": [texts[row] if row >= 0 else None for row in found.runner_up.tolist()],
+        "chance": pl.Series(chance).fill_nan(None),
+    }
+    for name in new:
+        if name in table.frame.columns:
+            raise InputError(f"{table.name}: there is a column '{name}' already")
+    frame = result.frame().drop("layer")
+    flags = frame["flags"]
+    return frame.drop("flags").with_columns(**{k: pl.Series(v) for k, v in new.items()}, flags=flags)
+
+
+def _summary(result: Result, pools: Pools, found: Reranked, chance: Floats) -> dict[str, Any]:
+    import numpy as np
+
+    choices, compared = found.choices, ~np.isnan(chance)
+    return {
+        "sources": len(pools),
+        "candidates": int(pools.copies.sum()),
+        "different": int(pools.present.sum()),
+        "cost": choices.cost,
+        "finishing": float(choices.finishing.sum() / choices.full.sum()),
+        "run_again": found.again / float(choices.full.sum()),
+        "mean": float(result.score.mean()),
+        "mean_chance": float(chance[compared].mean()) if compared.any() else None,
+        "warnings": result.warnings,
+        "signature": result.signature,
+    }
+
+
+def _sentence(summary: Mapping[str, Any]) -> str:
+    from doubtless.cli.render import number
+
+    said = (
+        f"{summary['sources']:,} sources, {summary['candidates']:,} candidates"
+        f" ({summary['different']:,} different); {summary['cost']:.1%} of the full cost, and"
+        f" {summary['finishing']:.1%} to finish the chosen ones; mean score {number(summary['mean'])}"
+    )
+    if summary["run_again"]:
+        said += f"; {summary['run_again']:.1%} run again for want of memory (--memory)"
+    return said
+
+
+def _print(result: Result, found: Reranked, chance: Floats, most: int) -> None:
+    from rich.text import Text
+
+    from doubtless.cli.render import (
+        interval_bars,
+        new_console,
+        number,
+        one_line,
+        print_segments,
+        row_labels,
+    )
+
+    shown = min(most, len(result.table))
+    score = result.score[:shown]
+    columns: dict[str, list[Any]] = {
+        "score": [Text(number(float(x), 2), style=result.look.colour(float(x))) for x in score]
+    }
+    if result.intervals is not None:
+        ends = result.intervals.lower[:shown], result.intervals.upper[:shown]
+        heading, bars = interval_bars(score, *ends)
+        columns[heading] = bars
+    columns["of"] = [str(count) for count in found.candidates[:shown]]
+    columns["cost"] = [f"{share:.0%}" for share in (found.choices.spent / found.choices.full)[:shown]]
+    columns["P(better)"] = [number(float(x), 2) for x in chance[:shown]]
+    if any(result.flags[:shown]):
+        columns["flags"] = [Text(words, style="yellow") for words in result.flags[:shown]]
+    texts = [Text(one_line(text)) for text in result.table.column("mt").head(shown)]
+    print_segments(new_console(), row_labels(result.table, shown), texts, columns, len(result.table))

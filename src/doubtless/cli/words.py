@@ -1,0 +1,153 @@
+"""``doubtless words``: the words of translations, shaded by suspicion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from doubtless.cli import options as o
+
+if TYPE_CHECKING:
+    from doubtless.cli.wording import Wording
+
+_TEXT, _MODEL, _RUN, _OUTPUT = "Parallel text", "Translation model", "Running", "Output"
+
+
+def words(
+    file: Annotated[
+        str | None,
+        typer.Argument(help="Table with src, mt and perhaps lp, system; or - for standard input."),
+    ] = None,
+    sources: Annotated[
+        str | None, typer.Option("--sources", "-s", help="Source text.", rich_help_panel=_TEXT)
+    ] = None,
+    translations: Annotated[
+        list[str] | None,
+        typer.Option("--translations", "-t", help="Translation, one for each system.", rich_help_panel=_TEXT),
+    ] = None,
+    lp: Annotated[
+        str | None, typer.Option(help="Language pair of all rows, such as en-de, if no column lp tells it.")
+    ] = None,
+    tagger: Annotated[
+        str | None,
+        typer.Option(
+            help="bundled, a folder (ours or xCOMET's), or none. Default: bundled, or none with --model."
+        ),
+    ] = None,
+    signals: Annotated[
+        str | None,
+        typer.Option(
+            help="surprisal, entropy, mcd-avg, mcd-var, ll-surprisal[:LAYER], ll-kl[:LAYER], depth,"
+            " attention-avg, attention-max, blood[:LAYER]. Without --model: surprisal, from columns nmt_tok"
+            " and nmt_logprobs.",
+        ),
+    ] = None,
+    join: Annotated[str, typer.Option(help="A word's value from its tokens': max, mean or sum.")] = "max",
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="Folder or hub name; it reads the translations.", rich_help_panel=_MODEL
+        ),
+    ] = None,
+    languages: Annotated[
+        str | None,
+        typer.Option(
+            help="SOURCE,TARGET in the codes of a multilingual model: eng_Latn,deu_Latn.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            help="What the model reads for a source, with {src} {source} {target}; \\n is a new line.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    passes: Annotated[int, typer.Option(min=2, help="Passes of MC dropout.", rich_help_panel=_MODEL)] = 10,
+    probes: Annotated[int, typer.Option(min=1, help="Directions of BLOOD.", rich_help_panel=_MODEL)] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of both.", rich_help_panel=_MODEL)] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Most tokens of a batch.", rich_help_panel=_RUN)
+    ] = 2048,
+    where: o.Where = None,
+    src: o.Source = None,
+    mt: o.Translation = None,
+    format: o.Format = None,
+    quotes: o.Quotes = "csv",
+    html: Annotated[
+        str | None, typer.Option(help="File for a page with all segments.", rich_help_panel=_OUTPUT)
+    ] = None,
+    pretty: Annotated[
+        bool | None,
+        typer.Option(
+            "--pretty/--plain",
+            help="Shaded text, or TSV. Default: by whether this is a terminal.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=0, help="Most segments for people.", rich_help_panel=_OUTPUT)] = 40,
+    output: o.Output = None,
+    json: o.Json = False,
+) -> None:
+    """Shade the words of translations by suspicion; `words evaluate` measures how well that works."""
+    given = locals()
+    from doubtless.cli.render import print_json, print_table, wants_pretty
+    from doubtless.segments import format_of, write
+
+    to_file = output not in (None, "-")
+    if to_file:
+        format_of(str(output))  # an unknown ending should not cost a run
+    found = _found(given)
+    if to_file:
+        write(found.frame(), str(output), {"doubtless.signature": found.signature})
+    if html:
+        from doubtless.cli.words_page import page
+        from doubtless.formats.files import replace_file
+
+        replace_file(html, page(found).encode())
+    if json:
+        print_json(found.summary())
+    elif output is None and wants_pretty(pretty):
+        from doubtless.cli.words_page import print_words
+
+        print_words(found, rows)
+    elif not to_file and not (html and output is None and pretty is None):
+        print_table(found.frame())
+
+
+def _found(given: dict[str, Any]) -> Wording:
+    from doubtless.cli.score import _table
+    from doubtless.cli.wording import Wishes, word_table
+    from doubtless.errors import InputError
+
+    codes = o.names(given["languages"])
+    if codes and len(codes) != 2:
+        raise InputError(f"--languages are two codes SOURCE,TARGET, found '{given['languages']}'")
+    model, signals = given["model"], o.names(given["signals"])
+    if model is None:
+        if given["languages"] or given["prompt"]:
+            raise InputError("--languages and --prompt are for a translation model: --model")
+        if signals not in ((), ("surprisal",)):
+            raise InputError("without --model only surprisal is known, from recorded log-probabilities")
+    tagger = given["tagger"] or ("none" if model or signals else "bundled")
+    if tagger == "none" and not (model or signals):
+        raise InputError("nothing to look at: give --tagger, --model or --signals")
+    prompt = given["prompt"]
+    wishes = Wishes(
+        signals=signals or (("surprisal", "entropy") if model else ()),
+        model=model,
+        tagger=None if tagger == "none" else tagger,
+        join=given["join"],
+        passes=given["passes"],
+        probes=given["probes"],
+        seed=given["seed"],
+        languages=(codes[0], codes[1]) if codes else None,
+        prompt=None if prompt is None else prompt.replace("\\n", "\n"),
+    )
+    table = _table({**given, "references": None, "ref": None})
+    running = ("device", "dtype", "batch_tokens", "threads")
+    return word_table(table, wishes, {name: given[name] for name in running})

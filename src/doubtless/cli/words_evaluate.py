@@ -1,0 +1,164 @@
+"""``doubtless words evaluate``: suspicions of words against one or several annotators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from doubtless.cli import options as o
+
+if TYPE_CHECKING:
+    from doubtless.words.judged import Judged
+
+_THRESHOLDS, _DOUBT, _OUTPUT = "Thresholds", "Comparing metrics", "Output"
+
+
+def words_evaluate(
+    file: o.File,
+    scores: Annotated[
+        str | None,
+        typer.Option(help="Columns C,C of suspicions: a number a word, lists of them, or spans."),
+    ] = None,
+    annotators: Annotated[
+        str,
+        typer.Option(
+            help="Columns C,C of labels (OK, BAD, 0, 1), lists of them, or spans; NAME=STARTS+ENDS."
+        ),
+    ] = "",
+    annotations: Annotated[
+        str | None,
+        typer.Option(
+            help="Table of segments with the annotators' columns; FILE is then what `words` made of it."
+            " --where chooses rows of this table, as it did there."
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Column of groups; lp, if there is one.")] = None,
+    words: Annotated[
+        str | None, typer.Option(help="For spans: column of words. Default: the translation is cut.")
+    ] = None,
+    segment: Annotated[str, typer.Option(help="One row a word: column that tells segments apart.")] = "row",
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            help="Table that thresholds come from. Default: halves of this one, each by the other.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    missed: Annotated[
+        float | None,
+        typer.Option(
+            help="Promise that at most this share of the wrong words is missed, and see how it is kept.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(
+            help="Of the promise; without it, it holds in expectation.", rich_help_panel=_THRESHOLDS
+        ),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            help="File (JSON) for the threshold of the promise: one metric, one annotator.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    figure: Annotated[
+        str, typer.Option(help="Metrics are compared by ap or f1.", rich_help_panel=_DOUBT)
+    ] = "ap",
+    resamples: Annotated[
+        int, typer.Option(min=0, help="Draws of segments and annotators; 0: none.", rich_help_panel=_DOUBT)
+    ] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all draws.", rich_help_panel=_DOUBT)] = 0,
+    where: o.Where = None,
+    mt: o.Translation = None,
+    format: o.Format = None,
+    quotes: o.Quotes = "csv",
+    curves: Annotated[
+        str | None,
+        typer.Option(help="File for the precision-recall curves, by its ending.", rich_help_panel=_OUTPUT),
+    ] = None,
+    json: o.Json = False,
+) -> None:
+    """Measure suspicions of words against one or several annotators."""
+    given = locals()
+    from doubtless.cli.render import print_json, wants_pretty
+    from doubtless.cli.words_judged import print_judgement
+    from doubtless.errors import InputError
+    from doubtless.segments import format_of
+
+    if curves:
+        format_of(curves)  # an unknown ending should not cost a run
+    if (missed is None) and (confidence is not None or control):
+        raise InputError("--confidence and --control belong to a promise: --missed")
+    if control and (len(o.names(scores)), len(o.names(annotators))) != (1, 1):
+        raise InputError("--control keeps the threshold of one metric and one annotator")
+    if annotations and calibration:
+        raise InputError("--calibration needs a table that has scores and annotators, not --annotations")
+    judged = _judged(given, file)
+    other = None if calibration is None else _judged(given, calibration)
+    found = judgement(judged, other, given)
+    if json or not wants_pretty(None):
+        print_json({"file": file, **found})
+    else:
+        print_judgement(file, found)
+
+
+def _judged(given: Mapping[str, Any], file: str) -> Judged:
+    from doubtless.segments import read
+    from doubtless.words.tables import judged_words, with_word_scores
+
+    source = given["annotations"] or file
+    table = o.read_table({**given, "file": source, "src": None, "ref": None})
+    if given["annotations"]:
+        table = with_word_scores(table, read(file), o.names(given["scores"]))
+    options = {name: given[name] for name in ("by", "words", "segment")}
+    return judged_words(table, o.names(given["scores"]), o.names(given["annotators"]), **options)
+
+
+def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All that is measured, as plain data; files are written last."""
+    from dataclasses import asdict
+
+    import polars as pl
+
+    import doubtless
+    from doubtless.segments import write
+    from doubtless.words.agreement import (
+        annotator_agreement,
+        edit_count_correlations,
+        judge,
+        kept_promise,
+        precision_recall,
+    )
+    from doubtless.words.control import save
+    from doubtless.words.difference import differences
+
+    seed, several = given["seed"], len(judged.labels) > 1
+    found: dict[str, Any] = {
+        "segments": len(judged.group),
+        "words": len(judged.segment),
+        "annotators": list(judged.labels),
+        "groups": judged.groups,
+        "figures": judge(judged, calibration, seed),
+    }
+    if several:
+        found["agreement"] = annotator_agreement(judged)
+        found["edit_counts"] = edit_count_correlations(judged, seed)
+    if given["resamples"] and len(judged.scores) > 1:
+        drawn = differences(judged, given["figure"], resamples=given["resamples"], seed=seed)
+        found["differences"] = [asdict(difference) for difference in drawn]
+    if given["missed"] is not None:
+        tested, own = (judged, calibration) if calibration is not None else judged.halves(seed)
+        controls, found["promises"] = kept_promise(tested, own, given["missed"], given["confidence"])
+        if given["control"]:
+            ((threshold,),) = (by_annotator.values() for by_annotator in controls.values())
+            save(threshold, given["control"])
+    if given["curves"]:
+        write(pl.DataFrame(precision_recall(judged)), given["curves"])
+    thresholds = "halves" if calibration is None else "calibration"
+    parts = [f"thresholds:{thresholds}", f"resamples:{given['resamples']}", f"seed:{seed}"]
+    return found | {"signature": "|".join([*parts, f"version:{doubtless.__version__}"])}

@@ -1,0 +1,388 @@
+"""Find the best of many candidates without scoring them all (paper 003, section 4).
+
+:func:`rerank` runs a policy on a live model, :func:`replay` on a recorded trace of one. In both the chosen
+candidate is judged by its last-layer score; the layers that it still lacked are charged apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from doubtless.decide import race
+from doubtless.decide.candidates import Pools
+from doubtless.decide.race import TO_SD, Array, Policy, Race, budget_of
+from doubtless.errors import InputError
+from doubtless.neural.engine import Engine, Texts
+from doubtless.neural.exits import predicted_change
+from doubtless.neural.live import MEMORY, Live
+from doubtless.segments import Floats
+
+KINDS = ("halving", "ucb", "race", "constant", "confidence", "random", "logprob-sum", "logprob-avg", "full")
+_BOUNDED = ("ucb", "halving", "race")
+_PREFERENCES = ("random", "logprob-sum", "logprob-avg")
+_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to find the best candidate.
+
+    Parameters
+    ----------
+    kind, value
+        ``halving``: compare all at the same layer, a share goes on. ``ucb``: the bandit of the paper.
+        ``race``: drop candidates once the best is ahead by more than the doubt; needs no budget.
+        ``constant``: all leave at exit ``value``. ``confidence``: each leaves when its predicted change is
+        below ``value``. ``random``, ``logprob-sum``, ``logprob-avg``: score a subset in full. ``full``:
+        score all.
+    budget
+        Share of the cost of scoring all candidates in full, for the methods that have one.
+    gamma
+        Standard deviations in the bounds.
+    start
+        The exit that all candidates are taken to first.
+    lead
+        Stop once the best is ahead of all others by more than so many standard deviations.
+    """
+
+    kind: str = "halving"
+    value: float = 0.0
+    budget: float = 0.55
+    gamma: float = 1.0
+    start: int = 1
+    lead: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"a method is one of {', '.join(KINDS)}, found '{self.kind}'")
+        if self.kind in ("constant", "confidence") and not self.value > 0:
+            example = {"constant": "constant:6", "confidence": "confidence:0.1"}[self.kind]
+            raise InputError(f"'{self.kind}' needs a positive number: {example}")
+        if self.start < 1 or not np.isfinite(self.gamma):
+            raise InputError("gamma is a number, and start a layer from 1 on")
+
+    @classmethod
+    def parse(cls, text: str, **options: Any) -> Method:
+        """Read ``ucb``, ``constant:6``, …
+
+        >>> Method.parse("constant:6").value
+        6.0
+        """
+        kind, _, number = text.partition(":")
+        try:
+            value = float(number or 0)
+        except ValueError:
+            raise InputError(f"'{number}' in '{text}' is not a number") from None
+        return cls(kind, value, **options)
+
+    @property
+    def signature(self) -> str:
+        """What it is, for signatures: ``ucb,budget:0.55,gamma:1,start:1``."""
+        parts = [f"{self.kind}:{self.value:g}" if self.value else self.kind]
+        parts += [f"budget:{self.budget:g}"] if self.is_limited else []
+        parts += [f"gamma:{self.gamma:g}", f"start:{self.start}"] if self.kind in _BOUNDED else []
+        parts += [] if self.lead is None else [f"lead:{self.lead:g}"]
+        return ",".join(parts)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has a budget."""
+        return self.kind in ("ucb", "halving", *_PREFERENCES)
+
+    @property
+    def needs_preference(self) -> bool:
+        """Whether candidates are preferred by something that is known before they are scored."""
+        return self.kind in _PREFERENCES
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that it stands for."""
+        if self.kind == "ucb":
+            return race.Bandit(self.gamma, self.start)
+        if self.kind == "halving":
+            return race.Halving(self.gamma, self.start)
+        if self.kind == "race":
+            return race.Elimination(self.gamma, self.start)
+        if self.kind == "constant":
+            return race.Exit(latest=int(self.value))
+        if self.kind == "confidence":
+            return race.Exit(tolerance=self.value)
+        return race.Subset() if self.needs_preference else race.FULL
+
+    def start_race(self, exits: Array, present: Array, preference: Floats | None = None) -> Race:
+        """Line the candidates up."""
+        if self.needs_preference and preference is None:
+            raise InputError(f"'{self.kind}' needs to be told which candidates are preferred")
+        start = self.start if self.kind in _BOUNDED else 1
+        budget = budget_of(self.budget if self.is_limited else 1.0, present, exits, start)
+        return Race(exits, present, budget, preference)
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """What was chosen for each source.
+
+    Parameters
+    ----------
+    chosen, runner_up
+        Columns of the two best candidates; ``runner_up`` is -1 where there is only one.
+    spent, finishing
+        Layers that choosing took, and those that the chosen one then lacked to its last-layer score.
+    full
+        Layers that scoring all candidates takes.
+    """
+
+    chosen: Array
+    runner_up: Array
+    spent: Array
+    finishing: Array
+    full: Array
+
+    @classmethod
+    def of(cls, policy: Policy, ended: Race) -> Choices:
+        """Choose at the end of a race."""
+        eligible, rows = policy.eligible(ended), np.arange(len(ended.present))
+        chosen = ended.leader(eligible)
+        others = ended.present & (np.arange(ended.present.shape[1]) != chosen[:, None])
+        # If nobody else was eligible, somebody who fell behind comes second.
+        alone = ~(eligible & others).any(axis=1, keepdims=True)
+        second = ended.leader(np.where(alone, others & (ended.place > 0), eligible & others))
+        known = (others & (ended.place > 0)).any(axis=1)
+        finishing = int(ended.exits[-1]) - ended.layers(ended.place[rows, chosen])
+        return cls(chosen, np.where(known, second, -1), ended.spent, finishing, ended.full)
+
+    @property
+    def cost(self) -> float:
+        """Share of the full cost that choosing took, over all sources."""
+        return float(self.spent.sum() / self.full.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What every exit says of every candidate: ``score`` and ``change`` (sources, candidates, exits).
+
+    Examples
+    --------
+    >>> score = np.array([[[0.2, 0.5], [0.4, 0.3]]])
+    >>> trace = Trace(np.array([1, 2]), np.ones((1, 2), bool), score, np.full((1, 2, 2), 0.4))
+    >>> replay(trace, Method("full")).chosen
+    array([0])
+    """
+
+    exits: Array
+    present: Array
+    score: Floats
+    change: Floats
+
+    @classmethod
+    def of(cls, engine: Engine, texts: Texts, pools: Pools) -> Trace:
+        """Run all candidates through all layers."""
+        rows = pools.rows[pools.present]
+        traced = engine.trace({name: [values[row] for row in rows] for name, values in texts.items()})
+        sign = 1.0 if engine.config.direction == "higher" else -1.0
+
+        def matrix(values: Array) -> Floats:
+            made = np.zeros((*pools.rows.shape, len(engine.stepper.exits)))
+            made[pools.present] = values.T
+            return made
+
+        exits = np.array(engine.stepper.exits)
+        return cls(exits, pools.present, matrix(sign * traced["score"]), matrix(predicted_change(traced)))
+
+    @property
+    def final(self) -> Floats:
+        """Scores of the last layer; -inf where there is no candidate."""
+        return np.where(self.present, self.score[:, :, -1], -np.inf)
+
+    def advance(self, rows: Array, columns: Array, places: Array) -> tuple[Floats, Floats]:
+        """What was recorded at these places."""
+        return self.score[rows, columns, places - 1], self.change[rows, columns, places - 1] * TO_SD
+
+    def take(self, sources: Array) -> Trace:
+        """Some of the sources."""
+        return Trace(self.exits, *(getattr(self, f.name)[sources] for f in fields(self)[1:]))
+
+
+def replay(trace: Trace, method: Method, preference: Floats | None = None) -> Choices:
+    """Choose as :func:`rerank` would, from a recorded trace."""
+    policy = method.policy
+    course = method.start_race(trace.exits, trace.present, preference)
+    race.run(policy, course, trace.advance, method.lead)
+    return Choices.of(policy, course)
+
+
+@dataclass(frozen=True, eq=False)
+class Reranked:
+    """The chosen candidates and what is known of them; every array has one entry a source.
+
+    Parameters
+    ----------
+    row, runner_up
+        Rows of the table; ``runner_up`` is -1 where there is no other candidate.
+    outputs
+        What the last layer says of the chosen ones: ``score``, ``error``, …
+    other
+        What the exit that it came to says of the runner-up: ``score``, ``error`` and ``doubt``, the standard
+        deviation of what further layers would change.
+    candidates
+        How many different ones there were.
+    choices
+        What it cost.
+    truncated
+        Whether some of the chosen one's text did not fit.
+    again
+        Layers that were run a second time for want of memory.
+    higher
+        Whether higher scores are better.
+    """
+
+    row: Array
+    runner_up: Array
+    outputs: dict[str, Array]
+    other: dict[str, Array]
+    candidates: Array
+    choices: Choices
+    truncated: Array
+    again: int
+    higher: bool = True
+
+    def chance(self, sd: Floats | None = None, other_sd: Floats | None = None) -> Floats:
+        """The chance that people, too, would prefer the chosen candidate to the runner-up.
+
+        The errors of the two scores are taken as normal and independent, and what further layers would have
+        changed of the runner-up's score is added to its doubt. Errors on the same source tend to be alike,
+        so that the chance is rather too near to one half. NaN where there is no runner-up.
+
+        Parameters
+        ----------
+        sd, other_sd
+            Standard deviations of the two scores' errors; by default those that the model predicts.
+        """
+        mine = self.outputs["error"] * TO_SD if sd is None else sd
+        theirs = self.other["error"] * TO_SD if other_sd is None else other_sd
+        doubt = np.sqrt(mine**2 + theirs**2 + self.other["doubt"] ** 2)
+        gap = (self.outputs["score"] - self.other["score"]) * (1 if self.higher else -1)
+        return np.where(self.runner_up >= 0, ndtr(gap / np.maximum(doubt, 1e-12)), np.nan)
+
+
+def rerank(
+    engine: Engine,
+    texts: Texts,
+    pools: Pools,
+    method: Method | None = None,
+    *,
+    preference: Floats | None = None,
+    memory: int = MEMORY,
+    progress: Callable[[int], None] | None = None,
+) -> Reranked:
+    """Choose a candidate for each source.
+
+    Candidates of many sources are advanced together. States of as many sources as fit into ``memory`` bytes
+    are kept at a time, and then let go; of a source that needs more by itself, those that were not used for
+    longest are given up and run again if need be.
+
+    Parameters
+    ----------
+    engine
+        A model with exits.
+    texts
+        Lists of ``mt`` and ``src``, one entry a row of the table.
+    pools
+        Which rows compete.
+    method
+        How to choose; by default by halving, at 55 % of the full cost.
+    preference
+        For ``random`` and ``logprob``: a matrix like the pools', the highest first.
+    memory
+        Most bytes of states.
+    progress
+        Called with the number of sources that are done.
+
+    Examples
+    --------
+    >>> found = rerank(open_engine(), texts, Pools.of(table))  # doctest: +SKIP
+    >>> [texts["mt"][row] for row in found.row]  # doctest: +SKIP
+    """
+    method = method or Method()
+    parts = []
+    for sources in _portions(pools.present.sum(axis=1), _AT_ONCE):
+        rows, present = pools.rows[sources], pools.present[sources]
+        live = Live(
+            engine, {name: [values[r] for r in rows[present]] for name, values in texts.items()}, memory
+        )
+        numbers = np.full(rows.shape, -1)
+        numbers[present] = np.arange(len(live))
+        taken = np.zeros(rows.shape)
+        taken[present] = live.bytes
+        for fitting in _portions(taken.sum(axis=1), memory):
+            liked = None if preference is None else preference[sources][fitting]
+            parts.append(_rerank(live, numbers[fitting], rows[fitting], method, liked))
+            if progress is not None:
+                progress(len(parts[-1].row))
+    return _concatenated(parts)
+
+
+def _rerank(live: Live, numbers: Array, rows: Array, method: Method, preference: Floats | None) -> Reranked:
+    """Choose among candidates whose states fit into memory; ``numbers`` are theirs in ``live``."""
+    policy, present = method.policy, numbers >= 0
+    course = method.start_race(live.exits, present, preference)
+    higher, before = live.engine.config.direction == "higher", live.again
+
+    def advance(sources: Array, columns: Array, places: Array) -> tuple[Floats, Floats]:
+        chosen = numbers[sources, columns]
+        live.advance(chosen, places)
+        change = predicted_change(live.outputs)[chosen]
+        score = live.outputs["score"][chosen]
+        return score if higher else -score, change * TO_SD
+
+    race.run(policy, course, advance, method.lead)
+    choices = Choices.of(policy, course)
+    sources = np.arange(len(rows))
+    mine, theirs = numbers[sources, choices.chosen], numbers[sources, choices.runner_up]
+    live.advance(mine, np.full(len(mine), course.depth))
+    outputs = {name: values[mine] for name, values in live.outputs.items()}
+    other = {name: live.outputs[name][theirs] for name in ("score", "error")}
+    other["doubt"] = course.doubt[sources, choices.runner_up]
+    live.forget()
+    runner_up = np.where(choices.runner_up >= 0, rows[sources, choices.runner_up], -1)
+    chosen = rows[sources, choices.chosen]
+    counts, again = present.sum(axis=1), live.again - before
+    truncated = live.truncated[mine]
+    return Reranked(chosen, runner_up, outputs, other, counts, choices, truncated, again, higher)
+
+
+def _portions(weights: Array, most: float) -> Iterator[slice]:
+    """Consecutive items that together do not weigh more than this, or are one.
+
+    >>> list(_portions(np.array([2, 2, 5, 1]), 4))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    start, total = 0, 0.0
+    for number, weight in enumerate(weights.tolist()):
+        if number > start and total + weight > most:
+            yield slice(start, number)
+            start, total = number, 0.0
+        total += weight
+    yield slice(start, len(weights))
+
+
+def _concatenated(parts: list[Reranked]) -> Reranked:
+    def joined(name: str, of: Any = None) -> Array:
+        return np.concatenate([getattr(part if of is None else getattr(part, of), name) for part in parts])
+
+    return Reranked(
+        joined("row"),
+        joined("runner_up"),
+        {name: np.concatenate([part.outputs[name] for part in parts]) for name in parts[0].outputs},
+        {name: np.concatenate([part.other[name] for part in parts]) for name in parts[0].other},
+        joined("candidates"),
+        Choices(*(joined(f.name, "choices") for f in fields(Choices))),
+        joined("truncated"),
+        sum(part.again for part in parts),
+        parts[0].higher,
+    )

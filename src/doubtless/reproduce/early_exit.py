@@ -1,0 +1,223 @@
+"""Zouhar et al. 2025, sections 3 and 4: scores of early layers, when to leave, and choosing among candidates.
+
+The paper's model is XLM-R-large with 24 layers, judged on WMT23; ours is the bundled one (or another, by
+``--models FOLDER``), judged on MLQE-PE. Its k-th layer of 12 stands beside the paper's layer 2k - 1, the last
+beside the last. Whatever choosing costs is replayed on one recorded trace of all layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from doubtless.datasets import locate
+from doubtless.decide.candidates import Pools, one_row_each
+from doubtless.decide.rerank import Choices, Method, Trace
+from doubtless.decide.rerank import replay as replay_choice
+from doubtless.errors import InputError
+from doubtless.metaeval.correlation import pearson
+from doubtless.neural.exits import ChangeScale, ExitRule, replay
+from doubtless.neural.runtime import open_engine
+from doubtless.neural.tagged import tagged
+from doubtless.reproduce import Options, Rows, Study
+from doubtless.reproduce.bundled import Measured
+from doubtless.segments import Floats, Table, as_table, read
+
+# Table 5, Early-Exit COMET: correlation of layers 1, 3, … 21 and 24 with the last layer and with humans.
+_PAPER_LAST = (0.15, 0.49, 0.65, 0.68, 0.69, 0.80, 0.85, 0.88, 0.89, 0.98, 0.99, 1.00)
+_PAPER_HUMAN = (0.034, 0.159, 0.207, 0.221, 0.221, 0.251, 0.278, 0.281, 0.281, 0.310, 0.312, 0.309)
+# Section 3.3: with half of the compute.
+_PAPER_HALF = 0.292
+_COSTS = tuple(round(0.15 + 0.05 * i, 2) for i in range(17))
+_BUDGETS = tuple(round(0.15 + 0.1 * i, 2) for i in range(9))
+# Table 4, candidates by sampling.
+_PAPER_TOP = {
+    "ucb": (0.321, 0.339, 0.443, 0.571, 0.717, 0.837, 0.927, 0.975, 0.995),
+    "random": (0.151, 0.250, 0.358, 0.446, 0.559, 0.639, 0.754, 0.840, 0.952),
+    "logprob-sum": (0.158, 0.256, 0.343, 0.434, 0.526, 0.624, 0.724, 0.834, 0.934),
+    "logprob-avg": (0.093, 0.176, 0.271, 0.365, 0.471, 0.579, 0.688, 0.795, 0.921),
+}
+_PAPER_SCORE = {
+    "ucb": (77.87, 78.22, 78.61, 78.85, 79.04, 79.10, 79.11, 79.11, 79.11),
+    "random": (77.99, 78.33, 78.58, 78.70, 78.84, 78.90, 78.98, 79.03, 79.08),
+    "logprob-sum": (77.59, 78.08, 78.36, 78.54, 78.70, 78.83, 78.92, 79.00, 79.07),
+    "logprob-avg": (77.41, 77.88, 78.16, 78.38, 78.54, 78.70, 78.82, 78.94, 79.04),
+}
+_SOURCES, _QUICK = 100, 10  # sources a pair
+_BISECTIONS, _MOST = 25, 1e6
+
+
+def layers(data: str | None, options: Options) -> Rows:
+    """Table 2: how far each layer agrees with the last and with humans, and whether it knows."""
+    measured = Measured.of(data, options)
+    exits, traced = measured.engine.stepper.exits, measured.engine.trace(measured.texts)
+    score, human, doubt = traced["score"], measured.human, traced["change"]
+    rows: Rows = []
+    for number, layer in enumerate(exits):
+        moved = np.abs(score[number] - score[-1])
+        own, predicted = score[number], doubt[number]
+
+        def r(one: Floats, other: Floats) -> float:
+            return measured.mean(lambda chosen: pearson(one[chosen], other[chosen]))
+
+        last = number == len(exits) - 1
+        at = _beside(number, len(exits))
+        rows.append(
+            {
+                "layer": layer,
+                "last": r(own, score[-1]),
+                "human": r(own, human),
+                "moves": float(moved.mean()),
+                "predicted": float(predicted.mean()),
+                "predicted_r": None if last else r(predicted, moved),
+                "paper_last": None if at is None else _PAPER_LAST[at],
+                "paper_human": None if at is None else _PAPER_HUMAN[at],
+            }
+        )
+    return rows
+
+
+def _beside(number: int, count: int) -> int | None:
+    """The place of an exit in the paper's table, for models of half as many layers."""
+    return number if count == len(_PAPER_LAST) else None
+
+
+def exit_rules(data: str | None, options: Options) -> Rows:
+    """Figure 4: what rules of leaving keep at equal cost.
+
+    Constant exits are interpolated between two layers. ``scaled`` is the confidence exit with predicted
+    changes brought to scale (:class:`doubtless.neural.exits.ChangeScale`) on the dev part of MLQE-PE.
+    """
+    measured = Measured.of(data, options)
+    exits, human = measured.engine.stepper.exits, measured.human
+    traced = measured.engine.trace(measured.texts)
+    final = traced["score"][-1]
+    dev = Measured.of(data, replace(options, sets=("dev",)))
+    scale = ChangeScale.fit(exits, dev.engine.trace(dev.texts))
+
+    def agreement(score: Floats) -> tuple[float, float]:
+        return (
+            measured.mean(lambda rows: pearson(score[rows], final[rows])),
+            measured.mean(lambda rows: pearson(score[rows], human[rows])),
+        )
+
+    def at_cost(rule: ExitRule, cost: float) -> Floats:
+        """The scores when a rule has the threshold that leads to this mean cost, or a little more."""
+
+        def left(value: float) -> tuple[Floats, float]:
+            found, layer = replay(replace(rule, value=value), exits, traced)
+            return found["score"], float(layer.mean()) / exits[-1]
+
+        return left(_largest(lambda value: left(value)[1] >= cost))[0]
+
+    shares, constant = np.array(exits) / exits[-1], np.array([agreement(s) for s in traced["score"]])
+    rules = {
+        "variance": ExitRule("variance", 0.0),
+        "confidence": ExitRule("confidence", 0.0),
+        "scaled": ExitRule("confidence", 0.0, scale),
+    }
+    rows: Rows = []
+    for cost in _COSTS:
+        kept = {"constant": [float(np.interp(cost, shares, column)) for column in constant.T]}
+        kept |= {name: list(agreement(at_cost(rule, cost))) for name, rule in rules.items()}
+        last = {f"last_{name}": figures[0] for name, figures in kept.items()}
+        people = {f"human_{name}": figures[1] for name, figures in kept.items()}
+        rows.append({"cost": cost, **last, **people, "paper_human": _PAPER_HALF if cost == 0.5 else None})
+    return rows
+
+
+def _largest(holds: Callable[[float], bool]) -> float:
+    """The largest number of which something holds that holds of all smaller ones, by bisection."""
+    low, high = 1e-9, 1.0
+    while holds(high) and high < _MOST:
+        low, high = high, 2 * high
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def wmt23(data: str | None, options: Options) -> Rows:
+    """Figure 5 on the outputs of 12 to 17 systems a source."""
+    frame = pl.read_parquet(locate(data, "wmt23_candidates.parquet"))
+    most = _QUICK if options.quick else _SOURCES
+    frame = frame.filter(pl.int_range(pl.len()).over("lp") < most)
+    table = one_row_each(replace(as_table(frame), roles={"mt": "mts"}))
+    return list(_budgets(table, options))
+
+
+def sampled(data: str | None, options: Options) -> Rows:
+    """Table 4 on many sampled candidates of a file, the paper's figures of sampling beside."""
+    if not options.sets:
+        raise InputError("give a file of candidates by --sets FILE (recipes/candidates.py makes one)")
+    rows: Rows = []
+    for row in _budgets(read(options.sets[0]), options):
+        at, method = _BUDGETS.index(row["budget"]), row["method"]
+        paper = {"paper_top1": _PAPER_TOP, "paper_score": _PAPER_SCORE}
+        rows.append({**row, **{k: v[method][at] if method in v else None for k, v in paper.items()}})
+    return rows
+
+
+def _budgets(table: Table, options: Options) -> Iterator[dict[str, object]]:
+    """What each method finds at each budget."""
+    folder = Path(options.models[0]) if options.models else None
+    trace, pools = recorded(table, folder)
+    final = trace.final
+    best = final.max(axis=1)
+    spread = float(best.max() - final[trace.present].min())
+    sources = np.arange(len(final))
+
+    def figures(found: list[Choices]) -> dict[str, float]:
+        scores = np.array([final[sources, choices.chosen] for choices in found])
+        return {
+            "cost": float(np.mean([choices.cost for choices in found])),
+            "finishing": float(np.mean([c.finishing.sum() / c.full.sum() for c in found])),
+            "top1": float((scores == best).mean()),
+            "score": float(scores.mean()),
+            "lost": float((best - scores).mean() / spread),
+        }
+
+    for budget in _BUDGETS:
+        for name, found in _methods(trace, pools, table, budget, options):
+            yield {"method": name, "budget": budget, **figures(found)}
+
+
+def _methods(
+    trace: Trace, pools: Pools, table: Table, budget: float, options: Options
+) -> Iterator[tuple[str, list[Choices]]]:
+    """Every method at a budget; exits and races have the threshold that meets it, found in hindsight."""
+    yield "ucb", [replay_choice(trace, Method("ucb", budget=budget))]
+    yield "halving", [replay_choice(trace, Method("halving", budget=budget))]
+    gamma = _largest(lambda g: replay_choice(trace, Method("race", gamma=g)).cost <= budget)
+    yield "race", [replay_choice(trace, Method("race", gamma=gamma))]
+    latest = int(budget * len(trace.exits) + 1e-9)
+    yield "constant", [replay_choice(trace, Method("constant", latest))]
+    tolerance = _largest(lambda v: replay_choice(trace, Method("confidence", v)).cost >= budget)
+    yield "confidence", [replay_choice(trace, Method("confidence", tolerance))]
+    drawn = np.random.default_rng(options.seed).random((options.splits, *trace.present.shape))
+    yield "random", [replay_choice(trace, Method("random", budget=budget), chance) for chance in drawn]
+    if table.has("logprob"):
+        sums = pools.matrix(table.numbers("logprob"))
+        yield "logprob-sum", [replay_choice(trace, Method("logprob-sum", budget=budget), sums)]
+        means = sums / pools.matrix(table.numbers("tokens"))
+        yield "logprob-avg", [replay_choice(trace, Method("logprob-avg", budget=budget), means)]
+
+
+def recorded(table: Table, folder: Path | None = None) -> tuple[Trace, Pools]:
+    """Run all candidates of a table through all layers of a model, by default the bundled one."""
+    pairs = table.column("lp") if table.has("lp") else [None] * len(table)
+    src = [tagged(text, lp) for text, lp in zip(table.column("src"), pairs, strict=True)]
+    pools = Pools.of(table)
+    return Trace.of(open_engine(folder), {"src": src, "mt": table.column("mt").to_list()}, pools), pools
+
+
+STUDIES = [
+    Study("exit-table2", "Scores of early layers against the last layer and humans", layers),
+    Study("exit-figure4", "Constant, variance and confidence exits at equal cost", exit_rules),
+    Study("rerank-figure5", "The best of 12 to 17 WMT23 systems, by budget", wmt23),
+    Study("rerank-table4", "The best of many sampled candidates (--sets FILE), by budget", sampled),
+]

@@ -1,0 +1,130 @@
+"""Suspicion of words from models that were trained to tag them: the bundled one, our own, xCOMET.
+
+Such a model gives every token a probability for each tag. It can be asked in two ways. *Binary*: each token
+has its most probable tag, runs of errors are spans, and a word that a span touches is wrong: the common use
+of xCOMET. *Confidence*: the suspicion of a token is the sum of the probabilities of all tags that mean
+an error, ``p(minor) + p(major) + p(critical)``, and a word is as suspicious as the worst of its tokens. Only
+the second has a threshold that can be chosen (:mod:`doubtless.words.control`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from doubtless.errors import InputError
+from doubtless.formats.words import quoted
+from doubtless.neural.engine import Engine
+from doubtless.neural.runtime import open_engine
+from doubtless.neural.tagged import tagged
+from doubtless.neural.tokens import Offsets
+from doubtless.words.spans import ErrorSpan, Floats, from_model, labels, project
+
+Form = Literal["confidence", "binary"]
+
+BUNDLED = "bundled"
+
+
+@dataclass(frozen=True, eq=False)
+class TaggedWords:
+    """What a tagger says about the words of one translation.
+
+    Parameters
+    ----------
+    words
+        First and last character of each word; a tokenizer's tokens where a script has no blanks.
+    probability
+        That each of them is wrong.
+    spans
+        The errors, as runs of tokens that are most probably wrong.
+    """
+
+    words: Offsets
+    probability: Floats
+    spans: list[ErrorSpan]
+
+    def on(self, pieces: Offsets, form: Form = "confidence") -> Floats:
+        """The suspicion of pieces of the translation, such as words that were cut in another way.
+
+        Examples
+        --------
+        >>> found = TaggedWords([(0, 3), (4, 7)], np.array([0.2, 0.7]), [ErrorSpan(4, 7)])
+        >>> found.on([(0, 3), (4, 6), (6, 7)]).tolist(), found.on([(0, 3), (4, 7)], "binary").tolist()
+        ([0.2, 0.7, 0.7], [0.0, 1.0])
+        """
+        if form not in get_args(Form):
+            raise InputError(f"a tagger is asked for {' or '.join(get_args(Form))}, found {quoted(form)}")
+        if form == "binary":
+            return labels(self.spans, pieces).astype(np.float64)
+        return project(self.probability, self.words, pieces, "max", missing=0.0)
+
+
+def open_tagger(source: str | os.PathLike[str] = BUNDLED, **options: Any) -> Engine:
+    """Open a model that tags words.
+
+    Parameters
+    ----------
+    source
+        ``bundled``, a folder (ours or xCOMET's) or a name on the hub.
+    options
+        As of :func:`doubtless.neural.runtime.open_engine`.
+
+    Raises
+    ------
+    InputError
+        If the model tags no words.
+
+    Examples
+    --------
+    >>> engine = open_tagger()  # doctest: +SKIP
+    """
+    engine = open_engine(None if source == BUNDLED else source, **options)
+    if not engine.config.word_tags:
+        raise InputError(f"{os.fspath(source)}: the model tags no words")
+    return engine
+
+
+def tag_words(
+    engine: Engine,
+    texts: Mapping[str, Sequence[str]],
+    pairs: Sequence[str | None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[TaggedWords]:
+    """Tag the words of translations.
+
+    Parameters
+    ----------
+    engine
+        A model that tags words (:func:`open_tagger`).
+    texts
+        Lists of ``src``, ``mt`` and ``ref``, as the model uses them.
+    pairs
+        The language pair of each segment, for models that are told the language.
+    progress
+        Called with the number of segments that are done.
+
+    Examples
+    --------
+    >>> found = tag_words(open_tagger(), {"src": ["Haus"], "mt": ["mouse"]}, ["de-en"])  # doctest: +SKIP
+    >>> found[0].on([(0, 5)])  # doctest: +SKIP
+    array([0.93])
+    """
+    told = dict(texts)
+    if engine.config.language_tags and pairs is not None and "src" in told:
+        told["src"] = [tagged(src, lp) for src, lp in zip(told["src"], pairs, strict=True)]
+    # Every probability is above -1: all words are reported.
+    found = engine.score(told, words=-1.0, progress=progress)
+    if found.words is None or found.spans is None:
+        raise InputError(f"{engine.name}: the model tags no words")
+    return [
+        TaggedWords(
+            [(word["start"], word["end"]) for word in own],
+            np.array([word["probability"] for word in own], dtype=np.float64),
+            from_model(spans),
+        )
+        for own, spans in zip(found.words, found.spans, strict=True)
+    ]

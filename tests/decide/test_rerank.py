@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doubtless.decide.candidates import Pools, one_row_each
+from doubtless.decide.race import TO_SD, Halving, Race, ahead, budget_of
+from doubtless.decide.rerank import Choices, Method, Reranked, Trace, replay
+from doubtless.errors import InputError
+from doubtless.segments import as_table
+
+EXITS = np.arange(1, 7)
+
+
+def trace(seed=0, sources=5, most=9, coarse=False) -> Trace:
+    """Scores that come closer to the last one, with doubts that are honest on average."""
+    random = np.random.default_rng(seed)
+    present = np.arange(most) < random.integers(1, most + 1, size=sources)[:, None]
+    steps = random.normal(size=(sources, most, len(EXITS))) / np.sqrt(EXITS)
+    score = np.cumsum(steps, axis=2)
+    change = np.abs(score - score[:, :, -1:]) * random.uniform(0.3, 2, score.shape)
+    if coarse:  # ties everywhere
+        score, change = np.round(score), np.round(change)
+    return Trace(EXITS, present, score, change)
+
+
+def algorithm_2(score, change, budget, gamma, start):
+    """The paper's pseudocode, one pull after the other, for one source."""
+    n, depth = score.shape
+    place = np.full(n, start)
+    spent = n * start
+    sigma = change * np.sqrt(np.pi / 2)
+    remaining = [c for c in range(n) if start < depth]
+    while spent + 1 <= budget and remaining:
+        bounds = [score[c, place[c] - 1] + gamma * sigma[c, place[c] - 1] for c in remaining]
+        pulled = remaining[int(np.argmax(bounds))]
+        place[pulled] += 1
+        spent += 1
+        if place[pulled] == depth:
+            remaining.remove(pulled)
+    return place, int(np.argmax(score[np.arange(n), place - 1]))
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    share=st.floats(0.4, 1),
+    gamma=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+    start=st.integers(1, 2),
+    coarse=st.booleans(),
+)
+def test_the_bandit_pulls_exactly_what_the_papers_algorithm_pulls(seed, share, gamma, start, coarse):
+    recorded = trace(seed, coarse=coarse)
+    method = Method("ucb", budget=share, gamma=gamma, start=start)
+    found = replay(recorded, method)
+    for source, present in enumerate(recorded.present):
+        score, change = recorded.score[source, present], recorded.change[source, present]
+        budget = np.floor(share * len(score) * EXITS[-1] + 1e-9)
+        place, chosen = algorithm_2(score, change, budget, gamma, start)
+        assert found.spent[source] == place.sum() <= max(budget, start * len(score))
+        assert found.chosen[source] == chosen
+        assert found.finishing[source] == EXITS[-1] - place[chosen]
+
+
+@given(seed=st.integers(0, 10_000), share=st.floats(0.2, 1), kind=st.sampled_from(["ucb", "halving"]))
+def test_no_budget_is_exceeded(seed, share, kind):
+    recorded = trace(seed)
+    found = replay(recorded, Method(kind, budget=share))
+    assert (found.spent <= share * found.full + 1e-6).all()
+    assert found.cost <= share + 1e-9
+
+
+@given(seed=st.integers(0, 10_000))
+@pytest.mark.parametrize("kind", ["ucb", "halving", "random", "full"])
+def test_with_all_of_the_cost_the_best_is_found(seed, kind):
+    recorded = trace(seed)
+    found = replay(recorded, Method(kind, budget=1.0), np.zeros(recorded.present.shape))
+    np.testing.assert_array_equal(found.chosen, recorded.final.argmax(axis=1))
+    np.testing.assert_array_equal(found.spent, found.full)
+    assert not found.finishing.any()
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_race_with_doubts_that_hold_never_loses_the_best(seed):
+    recorded = trace(seed)
+    # Nothing moves further than sigma; the sum of two is at most sqrt(2) times their hypotenuse.
+    sure = np.abs(recorded.score - recorded.score[:, :, -1:]) / TO_SD
+    recorded = Trace(EXITS, recorded.present, recorded.score, sure)
+    best = recorded.final.argmax(axis=1)
+    gamma = np.sqrt(2) + 1e-9
+    np.testing.assert_array_equal(replay(recorded, Method("race", gamma=gamma)).chosen, best)
+    stopped = replay(recorded, Method("ucb", budget=1.0, lead=gamma))
+    np.testing.assert_array_equal(stopped.chosen, best)
+    assert stopped.spent.sum() <= replay(recorded, Method("ucb", budget=1.0)).spent.sum()
+
+
+@given(seed=st.integers(0, 10_000), share=st.floats(0.2, 1))
+def test_fewer_survive_at_every_exit_and_their_cost_is_what_was_given(seed, share):
+    recorded = trace(seed)
+    race = Race(EXITS, recorded.present, budget_of(share, recorded.present, EXITS))
+    survivors = Halving().survivors(race)
+    assert (np.diff(survivors, axis=1) <= 0).all()
+    assert (survivors[:, 0] == recorded.present.sum(axis=1)).all()
+    assert (survivors.sum(axis=1) <= race.budget).all()
+    # Nobody runs alone: then the choice is made.
+    assert (survivors[:, 1:] != 1).all() or share == 1
+    found = replay(recorded, Method("halving", budget=share))
+    np.testing.assert_array_equal(found.spent, survivors.sum(axis=1))
+
+
+def test_with_little_to_spend_most_are_dropped_at_once_with_much_late():
+    race = Race(EXITS, np.ones((2, 100), bool), budget_of(0.3, np.ones((2, 100), bool), EXITS) * [1, 2.7])
+    little, much = Halving().survivors(race)
+    assert little[1] < 50
+    assert much[3] > 75
+    assert little.sum() == pytest.approx(0.3 * 600, abs=8)
+    assert much.sum() == pytest.approx(0.81 * 600, abs=8)
+
+
+def test_exits_of_their_own():
+    recorded = trace(3)
+    same = replay(recorded, Method("constant", 2))
+    np.testing.assert_array_equal(same.spent, 2 * recorded.present.sum(axis=1))
+    at_2 = np.where(recorded.present, recorded.score[:, :, 1], -np.inf)
+    np.testing.assert_array_equal(same.chosen, at_2.argmax(axis=1))
+    leave = recorded.change < 0.3
+    leave[:, :, -1] = True
+    place = np.where(recorded.present, leave.argmax(axis=2) + 1, 0)
+    np.testing.assert_array_equal(
+        replay(recorded, Method("confidence", 0.3)).spent, np.where(recorded.present, place, 0).sum(axis=1)
+    )
+
+
+def test_a_subset_is_what_the_budget_pays_for():
+    recorded = trace(1)
+    preference = np.random.default_rng(0).random(recorded.present.shape)
+    found = replay(recorded, Method("random", budget=0.5), preference)
+    for source, present in enumerate(recorded.present):
+        count = max(int(0.5 * present.sum()), 1)
+        scored = np.argsort(-preference[source, present])[:count]
+        assert found.chosen[source] == scored[recorded.final[source, scored].argmax()]
+        assert found.spent[source] == count * EXITS[-1]
+    with pytest.raises(InputError, match="which candidates are preferred"):
+        replay(recorded, Method("random"))
+
+
+def test_the_runner_up_is_the_best_of_the_others():
+    recorded = trace(2)
+    found = replay(recorded, Method("full"))
+    for source, present in enumerate(recorded.present):
+        order = np.argsort(-recorded.final[source])
+        expected = order[1] if present.sum() > 1 else -1
+        assert found.runner_up[source] == expected
+
+
+def test_who_leads_by_more_than_the_doubt():
+    race = Race(EXITS, np.array([[True, True, True], [True, False, False]]), np.full(2, 18.0))
+    assert not ahead(race, 1.0).any()  # nobody has begun
+    race.place[race.present] = 1
+    race.score[0], race.doubt[0] = [1.0, 0.0, 0.2], [0.3, 0.4, 0.4]
+    race.score[1, 0] = 0.0
+    assert ahead(race, 1.5).tolist() == [True, True]  # 0.8 > 1.5 * 0.5
+    assert ahead(race, 1.7).tolist() == [False, True]
+
+
+def test_the_chance_is_that_of_two_normal_errors():
+    random = np.random.default_rng(0)
+    one = np.array([0])
+    choices = Choices(one, np.array([1]), one, one, one)
+    outputs = {"score": np.array([0.6]), "error": np.array([0.4])}
+    other = {"score": np.array([0.3]), "error": np.array([0.5]), "doubt": np.array([0.2])}
+    found = Reranked(one, np.array([1]), outputs, other, np.array([2]), choices, one > 0, 0)
+    draws = 200_000
+    mine = 0.6 + random.normal(0, 0.4 * TO_SD, draws)
+    theirs = 0.3 + random.normal(0, 0.5 * TO_SD, draws) + random.normal(0, 0.2, draws)
+    assert found.chance()[0] == pytest.approx((mine > theirs).mean(), abs=0.005)
+    assert found.chance(np.array([0.0]), np.array([0.0]))[0] > 0.9
+    worse = Reranked(one, np.array([1]), outputs, other, np.array([2]), choices, one > 0, 0, higher=False)
+    assert worse.chance()[0] == pytest.approx(1 - found.chance()[0])
+    alone = Reranked(one, np.array([-1]), outputs, other, np.array([1]), choices, one > 0, 0)
+    assert np.isnan(alone.chance()).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Method("best"), "a method is one of"),
+        (lambda: Method.parse("constant"), "needs a positive number: constant:6"),
+        (lambda: Method.parse("confidence:soon"), "'soon' in 'confidence:soon' is not a number"),
+        (lambda: replay(trace(), Method(budget=1.5)), "a share of the full cost"),
+        (lambda: replay(trace(), Method(budget=0.1)), "does not take all candidates to their first exit"),
+        (lambda: replay(trace(), Method(budget=0.4, start=3)), "does not take all candidates"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def test_sources_are_told_by_segment_and_pair():
+    rows = [
+        {"lp": "de-en", "seg": 2, "src": "Haus", "mt": "house"},
+        {"lp": "de-en", "seg": 1, "src": "Hund", "mt": "dog"},
+        {"lp": "de-en", "seg": 2, "src": "Haus", "mt": "home"},
+        {"lp": "de-en", "seg": 2, "src": "Haus", "mt": "house"},
+        {"lp": "de-nl", "seg": 2, "src": "Haus", "mt": "huis"},
+        {"lp": "de-en", "seg": 3, "src": "Haus", "mt": "house"},
+    ]
+    pools = Pools.of(as_table(rows))
+    assert pools.rows.tolist() == [[0, 2], [1, -1], [4, -1], [5, -1]]
+    assert pools.copies.tolist() == [[2, 1], [1, 0], [1, 0], [1, 0]]
+    bare = Pools.of(as_table(pl.DataFrame(rows).drop("seg")))
+    assert bare.rows.tolist() == [[0, 2], [1, -1], [4, -1]]
+    np.testing.assert_array_equal(pools.matrix(np.arange(6.0))[0], [0, 2])
+    assert np.isnan(pools.matrix(np.arange(6.0))[1, 1])
+
+
+def test_one_segment_has_one_source():
+    rows = [{"seg": 1, "src": "Haus", "mt": "house"}, {"seg": 1, "src": "Hund", "mt": "dog"}]
+    with pytest.raises(InputError, match="row 2: the source of segment '1' differs from the data, row 1"):
+        Pools.of(as_table(rows))
+
+
+def test_lists_become_rows_with_all_that_is_as_long():
+    rows = [
+        {"src": "Haus", "mt": ["house", "home"], "system": ["a", "b"], "tags": ["x"]},
+        {"src": "Hund", "mt": ["dog"], "system": ["a"], "tags": ["x"]},
+    ]
+    table = one_row_each(as_table(rows))
+    assert table.frame["mt"].to_list() == ["house", "home", "dog"]
+    assert table.frame["system"].to_list() == ["a", "b", "a"]
+    assert table.frame["tags"].to_list() == [["x"], ["x"], ["x"]]
+    assert table.lines.tolist() == [1, 1, 2]
+    with pytest.raises(InputError, match="row 1: the source has no candidate"):
+        one_row_each(
+            as_table(pl.DataFrame({"src": ["Haus"], "mt": [[]]}, schema_overrides={"mt": pl.List(str)}))
+        )
+    with pytest.raises(InputError, match="no column 'src'"):
+        one_row_each(as_table([{"mt": ["house", "home"]}]))
