@@ -39,7 +39,25 @@ def candidates(tmp_path) -> str:
 
 def test_one_row_a_source_with_all_that_is_known(shipped, candidates, tmp_path, capsys):
     out = str(tmp_path / "out.parquet")
-    assert main(["rerank", candidates, "-m", shipped, "--lp", "de-en", "--budget", "0.7", "-o", out]) == 0
+    assert (
+        main(
+            [
+                "rerank",
+                candidates,
+                "-m",
+                shipped,
+                "--lp",
+                "de-en",
+                "--method",
+                "halving",
+                "--budget",
+                "0.7",
+                "-o",
+                out,
+            ]
+        )
+        == 0
+    )
     frame = pl.read_parquet(out)
     assert frame.columns == ["seg", "src", "mt", "logprob", "tokens", "lp", *COLUMNS]
     assert frame["candidates"].to_list() == [5, 5, 1]
@@ -79,7 +97,7 @@ def test_lists_give_what_rows_give(shipped, candidates, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "method",
-    ["ucb", "race", "constant:2", "confidence:0.3", "random", "logprob-sum", "logprob-avg", "full"],
+    ["ucb", "halving", "constant:2", "confidence:0.3", "random", "logprob-sum", "logprob-avg", "full"],
 )
 def test_every_method_says_what_it_cost(models, candidates, method, capsys):
     assert (
@@ -124,7 +142,10 @@ def test_the_table_for_people(shipped, candidates, capsys):
     ("arguments", "sentence"),
     [
         (["--method", "best"], "a method is one of"),
-        (["--budget", "0.1"], "a budget of 0.1 does not take all candidates to their first exit"),
+        (
+            ["--method", "ucb", "--budget", "0.1"],
+            "a budget of 0.1 does not take all candidates to their first exit",
+        ),
         (["--method", "logprob-sum", "--logprob", "lp"], "no column 'lp'"),
         (["-m", "PLAIN"], "the model has no exits before its last layer"),
         (["-o", "out.doc"], "unknown ending"),

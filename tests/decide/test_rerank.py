@@ -104,8 +104,9 @@ def test_fewer_survive_at_every_exit_and_their_cost_is_what_was_given(seed, shar
     assert (np.diff(survivors, axis=1) <= 0).all()
     assert (survivors[:, 0] == recorded.present.sum(axis=1)).all()
     assert (survivors.sum(axis=1) <= race.budget).all()
-    # Nobody runs alone: then the choice is made.
-    assert (survivors[:, 1:] != 1).all() or share == 1
+    # Nobody runs alone, unless all may run: then the choice is made.
+    whole = survivors.sum(axis=1) == race.full
+    assert (survivors[~whole, 1:] != 1).all()
     found = replay(recorded, Method("halving", budget=share))
     np.testing.assert_array_equal(found.spent, survivors.sum(axis=1))
 
@@ -189,9 +190,12 @@ def test_the_chance_is_that_of_two_normal_errors():
         (lambda: Method("best"), "a method is one of"),
         (lambda: Method.parse("constant"), "needs a positive number: constant:6"),
         (lambda: Method.parse("confidence:soon"), "'soon' in 'confidence:soon' is not a number"),
-        (lambda: replay(trace(), Method(budget=1.5)), "a share of the full cost"),
-        (lambda: replay(trace(), Method(budget=0.1)), "does not take all candidates to their first exit"),
-        (lambda: replay(trace(), Method(budget=0.4, start=3)), "does not take all candidates"),
+        (lambda: replay(trace(), Method("ucb", budget=1.5)), "a share of the full cost"),
+        (
+            lambda: replay(trace(), Method("ucb", budget=0.1)),
+            "does not take all candidates to their first exit",
+        ),
+        (lambda: replay(trace(), Method("halving", budget=0.4, start=3)), "does not take all candidates"),
     ],
 )
 def test_what_cannot_be_is_refused(make, sentence):

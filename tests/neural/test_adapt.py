@@ -169,7 +169,8 @@ def test_other_parameters_are_adapted_as_plainly(encoder, variant, parameters):
     plan = AdaptPlan(passes=2, k=3, lr=0.01, parameters=parameters, batch=6)
     found = adapt(engine, texts, plan)
     for ours, theirs in zip(same_weights(engine, found, plan), naive(engine, texts, plan), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+        # Adam divides by the size of the gradient: where that is hardly above zero, rounding shows.
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
 
 
 def test_the_encoders_own_dropout_can_be_part_of_the_passes(encoder):

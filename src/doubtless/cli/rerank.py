@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _CHOOSING, _DOUBT, _RUN, _OUTPUT = "Choosing", "Doubt", "Running", "Output"
 _METHODS = (
-    "halving: compare at the same layer, a share goes on; ucb: the bandit of the paper; race: drop what is"
-    " behind by more than the doubt; constant:LAYER, confidence:TOLERANCE: leave early; random, logprob-sum,"
+    "race: drop what is behind by more than the doubt; halving: compare at the same layer, a share goes on;"
+    " ucb: the bandit of the paper; constant:LAYER, confidence:TOLERANCE: leave early; random, logprob-sum,"
     " logprob-avg: score some in full; full: score all."
 )
 
@@ -42,10 +42,13 @@ def rerank(
         str | None,
         typer.Option("--model", "-m", help="Folder of a model with exits. Default: the bundled model."),
     ] = None,
-    method: Annotated[str, typer.Option(help=_METHODS, rich_help_panel=_CHOOSING)] = "halving",
+    method: Annotated[str, typer.Option(help=_METHODS, rich_help_panel=_CHOOSING)] = "race",
     budget: Annotated[
         float,
-        typer.Option(help="Share of the cost of scoring all in full.", rich_help_panel=_CHOOSING),
+        typer.Option(
+            help="Share of the cost of scoring all: halving, ucb, random, logprob-….",
+            rich_help_panel=_CHOOSING,
+        ),
     ] = 0.55,
     gamma: Annotated[
         float,

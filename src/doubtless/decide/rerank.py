@@ -35,8 +35,8 @@ class Method:
     Parameters
     ----------
     kind, value
-        ``halving``: compare all at the same layer, a share goes on. ``ucb``: the bandit of the paper.
         ``race``: drop candidates once the best is ahead by more than the doubt; needs no budget.
+        ``halving``: compare all at the same layer, a share goes on. ``ucb``: the bandit of the paper.
         ``constant``: all leave at exit ``value``. ``confidence``: each leaves when its predicted change is
         below ``value``. ``random``, ``logprob-sum``, ``logprob-avg``: score a subset in full. ``full``:
         score all.
@@ -50,7 +50,7 @@ class Method:
         Stop once the best is ahead of all others by more than so many standard deviations.
     """
 
-    kind: str = "halving"
+    kind: str = "race"
     value: float = 0.0
     budget: float = 0.55
     gamma: float = 1.0
@@ -295,7 +295,7 @@ def rerank(
     pools
         Which rows compete.
     method
-        How to choose; by default by halving, at 55 % of the full cost.
+        How to choose; by default a race, which spends what the doubt demands.
     preference
         For ``random`` and ``logprob``: a matrix like the pools', the highest first.
     memory

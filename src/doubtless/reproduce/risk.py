@@ -68,7 +68,7 @@ def _over_folds(values: Sequence[float | None]) -> float | None:
 def gp_table2(data: str | None, options: Options) -> Rows:
     """Losses of the paper's estimators as published, and linex of each prediction for its own label."""
     rows: Rows = []
-    for name, model, folds in gp.averaged(data, options, MODELS):
+    for name, model, folds in gp.fitted(data, options, MODELS):
         losses = losses_of(name)
         linex = [loss for loss in losses if loss.kind == "linex"]
         published = [_over_folds([published_loss(fold, loss) for fold in folds]) for loss in losses]
@@ -82,7 +82,7 @@ def gp_table2(data: str | None, options: Options) -> Rows:
 def risk_table2(data: str | None, options: Options) -> Rows:
     """Mean loss of decisions as published, by the paper's estimators and exactly, and of the plain score."""
     rows: Rows = []
-    for name, model, folds in gp.averaged(data, options, MODELS):
+    for name, model, folds in gp.fitted(data, options, MODELS):
         paper = gp.numbers(_PAPER_TABLE2[name])[MODELS.index(model)].tolist()
         for loss, theirs in zip(losses_of(name), paper, strict=True):
             rows.append(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-_BYTES = 64 << 20
+_BYTES = 16 << 20
 _LOWEST = -1e4  # stands for tokens that a model forbids: minus infinity times nothing is not a number
 
 
