@@ -135,7 +135,7 @@ def compare(
         better=better,
         best=1 + better.sum(axis=0),
         worst=values.shape[1] - better.sum(axis=1),
-        cluster=_clusters(better, order),
+        cluster=clusters(better, order),
         order=order,
     )
 
@@ -229,7 +229,7 @@ class _Pairs:
         return matrix
 
 
-def _clusters(better: np.ndarray, order: Integers) -> Integers:
+def clusters(better: np.ndarray, order: Integers) -> Integers:
     """A cluster ends where every system so far is significantly better than every one that follows."""
     sorted_by_mean = better[np.ix_(order, order)]
     found = np.ones(len(order), dtype=np.int64)

@@ -68,11 +68,11 @@ def mixed_rows(lp: str | None, made: Mixed) -> list[dict[str, Any]]:
 
 def print_mixed(found: Sequence[tuple[str | None, Mixed]]) -> None:
     """Print the systems of each language pair with their means, intervals and ranks."""
-    from doubtless.cli.score_view import _print_systems
+    from doubtless.cli.score_view import print_systems
 
     console = new_console()
     for lp, made in found:
-        _print_systems(console, SystemTable(lp, made.names, made.found))
+        print_systems(console, SystemTable(lp, made.names, made.found))
         scored = f"people scored {int(made.scored.sum()):,} of {int(made.found.n.sum()):,} segments"
         console.print(f"{scored}; a point of the metric counts {number(made.slope, 2)}", style="dim")
     note = (

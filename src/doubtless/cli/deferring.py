@@ -12,7 +12,7 @@ import polars as pl
 from doubtless.cli import options as o
 from doubtless.cli.defer_view import mixed_rows, print_curves, print_mixed
 from doubtless.cli.render import number, print_json, print_table
-from doubtless.cli.risk import _calibrated
+from doubtless.cli.risk import calibrated
 from doubtless.columns import ForecastColumns
 from doubtless.conformal.calibrate import with_human
 from doubtless.decide.budget import PRICES, Mask, Price, allowance, spend, word_counts
@@ -170,7 +170,7 @@ def _case(given: Mapping[str, Any], table: Table, rules: Sequence[str], human: F
             raise InputError(f"there is no rule '{rule}', expected one of: {', '.join(known)}")
     columns, options = _columns(given, table), dict[str, Any]()
     if columns is None:
-        forecast, options = _calibrated({**given, "assume": None}, table)
+        forecast, options = calibrated({**given, "assume": None}, table)
     else:
         forecast = columns.read(table)
         needing = [rule for rule in rules if RULES[rule].of_errors]

@@ -115,7 +115,7 @@ def risk(
     elif model:
         forecast = _of_process(given, table)
     else:
-        forecast, known = _calibrated(given, table)
+        forecast, known = calibrated(given, table)
         options |= known
     if range_:
         options["bounds"] = o.score_range(range_)
@@ -198,7 +198,7 @@ def _of_process(given: Mapping[str, Any], table: Table) -> Any:
     return loaded.fitted.forecast(loaded.extractor.read(table, given["features"]))
 
 
-def _calibrated(given: Mapping[str, Any], table: Table) -> tuple[Any, dict[str, Any]]:
+def calibrated(given: Mapping[str, Any], table: Table) -> tuple[Any, dict[str, Any]]:
     """The forecast that a calibration reads, and what a decision needs of the calibration."""
     from doubtless.conformal.store import load
     from doubtless.errors import InputError

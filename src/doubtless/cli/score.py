@@ -163,7 +163,7 @@ def _result(given: dict[str, Any]) -> Result:
     adapt = None if given["adapt"] is None else AdaptWish.parse(given["adapt"], given["seed"])
     if adapt is not None and not adapt.auto and (given["calibration"] or given["alpha"] is not None):
         raise InputError(REFUSED)
-    table = _table(given)
+    table = segments_of(given)
     shipped = Shipped.of(given["model"] or [])
     exit = shipped.exit(given["exit"])
     known, warnings = calibration_of(given, shipped, exit)
@@ -214,7 +214,8 @@ def calibration_of(
     return known, []
 
 
-def _table(given: dict[str, Any]) -> Table:
+def segments_of(given: dict[str, Any]) -> Table:
+    """Read the segments that the options name: a table, or parallel files."""
     from doubtless.errors import InputError
     from doubtless.segments import read_parallel
 

@@ -24,7 +24,7 @@ def print_result(result: Result, most: int) -> None:
     console = new_console()
     _print_rows(console, result, min(most, len(result.table)))
     for table in result.systems:
-        _print_systems(console, table)
+        print_systems(console, table)
     if result.systems:
         note = (
             "means with 95% intervals: bootstrap over segments; * p < 0.05: paired permutation test,"
@@ -67,7 +67,8 @@ def _with_words(text: str, words: list[Word], coloured: bool) -> Text:
     return made
 
 
-def _print_systems(console: Console, table: SystemTable) -> None:
+def print_systems(console: Console, table: SystemTable) -> None:
+    """Print the systems of a language pair with their means, intervals and ranks, the best first."""
     rows, order = table.rows(), table.found.order
     missing = any(row["missing"] for row in rows)
     head = ["", "rank", "cluster", "n", *(["missing"] if missing else []), "mean", "95% interval"]

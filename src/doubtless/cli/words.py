@@ -120,7 +120,7 @@ def words(
 
 
 def _found(given: dict[str, Any]) -> Wording:
-    from doubtless.cli.score import _table
+    from doubtless.cli.score import segments_of
     from doubtless.cli.wording import Wishes, word_table
     from doubtless.errors import InputError
 
@@ -148,6 +148,6 @@ def _found(given: dict[str, Any]) -> Wording:
         languages=(codes[0], codes[1]) if codes else None,
         prompt=None if prompt is None else prompt.replace("\\n", "\n"),
     )
-    table = _table({**given, "references": None, "ref": None})
+    table = segments_of({**given, "references": None, "ref": None})
     running = ("device", "dtype", "batch_tokens", "threads")
     return word_table(table, wishes, {name: given[name] for name in running})

@@ -311,6 +311,6 @@ def _compared(
         better=better,
         best=1 + better.sum(axis=0),
         worst=len(mean) - better.sum(axis=1),
-        cluster=systems._clusters(better, order),
+        cluster=systems.clusters(better, order),
         order=order,
     )
