@@ -18,8 +18,15 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+# Not resource's ru_maxrss, which begins with the memory of the process that started this one.
+_PEAK = """
+def peak_memory():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+"""
+
 _INSEQ = """
-import json, resource, sys, time, logging, warnings
+import json, sys, time, logging, warnings
 warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
 import torch
 torch.set_num_threads(1)
@@ -32,7 +39,7 @@ names = ["probability", "entropy"]
 out = model.attribute([r["src"] for r in rows], [r["mt"] for r in rows], step_scores=names,
                       batch_size=int(sys.argv[3]), show_progress=False)
 seconds = time.process_time() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = peak_memory()
 found = [
     {"tokens": [t.token for t in a.target], **{name: a.step_scores[name].tolist() for name in names}}
     for a in out.sequence_attributions
@@ -41,7 +48,7 @@ print(json.dumps({"seconds": seconds, "peak": peak, "found": found, "version": v
 """
 
 _OURS = """
-import json, resource, sys, time
+import json, sys, time
 import torch
 torch.set_num_threads(1)
 from doubtless.words.forced import open_translation_model
@@ -51,7 +58,7 @@ model = open_translation_model(sys.argv[1])
 start = time.process_time()
 out = token_signals(model, [r["src"] for r in rows], [r["mt"] for r in rows], ["surprisal", "entropy"])
 seconds = time.process_time() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = peak_memory()
 
 # Inseq 0.7.1 scales the embeddings of the target, which the decoder of transformers 5 scales itself.
 model.decoder.embed_scale *= model.decoder.embed_scale
@@ -72,7 +79,9 @@ def segments(data: Path, rows: int) -> list[dict[str, str]]:
 
 
 def turn(python: str, code: str, *arguments: str) -> dict:
-    done = subprocess.run([python, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", _PEAK + code, *arguments], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(done.stderr[-3000:])
     return json.loads(done.stdout.splitlines()[-1])

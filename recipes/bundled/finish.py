@@ -11,6 +11,7 @@ import argparse
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,14 @@ from doubtless.conformal.store import save as save_calibration
 from doubtless.metaeval.correlation import pearson
 from doubtless.metaeval.detection import detection_curve
 from doubtless.neural.checkpoint import load
-from doubtless.neural.engine import Scored
 from doubtless.neural.exits import ExitRule, replay
 from doubtless.neural.export import export
 from doubtless.neural.runtime import open_engine, torch_engine
 from doubtless.neural.tagged import tagged
 from doubtless.reproduce import Options, Rows, find
-from doubtless.reproduce.bundled import on_words
+from doubtless.reproduce.bundled import tagged_pieces
 from doubtless.segments import as_table
+from doubtless.words.tagger import TaggedWords, tagged_words
 
 PLACE = Path(__file__).parents[2] / "src" / "doubtless" / "bundled" / "model"
 ALPHAS = {"calibration.json": 0.1, "calibration-05.json": 0.05, "calibration-20.json": 0.2}
@@ -73,17 +74,13 @@ def mean_r(score: np.ndarray, dev: pl.DataFrame) -> float:
     return float(np.mean([pearson(score[pairs == lp], human[pairs == lp]) for lp in np.unique(pairs)]))
 
 
-def best_word_threshold(scored: Scored, dev: pl.DataFrame) -> float:
+def best_word_threshold(found: Sequence[TaggedWords], dev: pl.DataFrame) -> float:
     """Where flagged and wrong words correlate best."""
     suspicion, wrong = [], []
-    assert scored.words is not None
-    for row, doubts in zip(dev.iter_rows(named=True), scored.words, strict=True):
-        characters = np.zeros(len(row["mt"]))
-        for word in doubts:
-            characters[word["start"] : word["end"]] = word["probability"]
-        found = on_words(row["mt"], characters, row["mt_tok"].split())
-        if found is not None:
-            suspicion.append(found)
+    for row, own in zip(dev.iter_rows(named=True), found, strict=True):
+        pieces = tagged_pieces(row, own)
+        if pieces is not None:
+            suspicion.append(own.on(pieces))
             wrong.append([tag == "BAD" for tag in row["mt_tags"]])
     curve = detection_curve(np.concatenate(suspicion), np.concatenate(wrong))
     return round(curve.best(curve.matthews)[1], 3)
@@ -124,7 +121,7 @@ def make_folder(model: Path, dev: pl.DataFrame, place: Path) -> None:
     exact = torch_engine(whole).score(fewer)
     notes: dict[str, Any] = {
         "exit": tolerance,
-        "word_threshold": best_word_threshold(scored, dev),
+        "word_threshold": best_word_threshold(tagged_words(engine, scored, texts["mt"]), dev),
         "pairs": sorted(dev["lp"].unique()),
         "agreement_int8": {
             "dev_r": pearson(scored.score[::3], exact.score),

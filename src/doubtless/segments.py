@@ -72,6 +72,13 @@ class Table:
         """Whether the table has this column, by its own name or by its role."""
         return self.roles.get(column, column) in self.frame.columns
 
+    def check_free(self, names: Iterable[str], hint: str = "") -> None:
+        """Refuse to write new columns over those that are there."""
+        for name in names:
+            if name in self.frame.columns:
+                advice = f" ({hint})" if hint else ""
+                raise InputError(f"{self.name}: there is a column '{name}' already{advice}")
+
     def column(self, column: str) -> pl.Series:
         """Return a column by its own name or by its role."""
         name = self.roles.get(column, column)

@@ -97,7 +97,17 @@ def test_lists_give_what_rows_give(shipped, candidates, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "method",
-    ["ucb", "halving", "constant:2", "confidence:0.3", "random", "logprob-sum", "logprob-avg", "full"],
+    [
+        "ucb",
+        "ucb-paper",
+        "halving",
+        "constant:2",
+        "confidence:0.3",
+        "random",
+        "logprob-sum",
+        "logprob-avg",
+        "full",
+    ],
 )
 def test_every_method_says_what_it_cost(models, candidates, method, capsys):
     assert (

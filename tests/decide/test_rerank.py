@@ -53,7 +53,7 @@ def algorithm_2(score, change, budget, gamma, start):
 )
 def test_the_bandit_pulls_exactly_what_the_papers_algorithm_pulls(seed, share, gamma, start, coarse):
     recorded = trace(seed, coarse=coarse)
-    method = Method("ucb", budget=share, gamma=gamma, start=start)
+    method = Method("ucb-paper", budget=share, gamma=gamma, start=start)
     found = replay(recorded, method)
     for source, present in enumerate(recorded.present):
         score, change = recorded.score[source, present], recorded.change[source, present]
@@ -64,16 +64,75 @@ def test_the_bandit_pulls_exactly_what_the_papers_algorithm_pulls(seed, share, g
         assert found.finishing[source] == EXITS[-1] - place[chosen]
 
 
-@given(seed=st.integers(0, 10_000), share=st.floats(0.2, 1), kind=st.sampled_from(["ucb", "halving"]))
-def test_no_budget_is_exceeded(seed, share, kind):
+def levelled_algorithm_2(score, change, budget, gamma):
+    """The same, with the mean step of those that went from one layer to the next expected of the others."""
+    n, depth = score.shape
+    place = np.ones(n, int)
+    spent = n
+
+    def expected():
+        steps = [0.0] * depth
+        for layer in range(1, depth):
+            passed = [score[c, layer] - score[c, layer - 1] for c in range(n) if place[c] > layer]
+            steps[layer] = np.mean(passed) if passed else 0.0
+        return np.array([score[c, place[c] - 1] + sum(steps[place[c] : place.max()]) for c in range(n)])
+
+    while spent + 1 <= budget and (place < depth).any():
+        bounds = expected() + gamma * change[np.arange(n), place - 1] * np.sqrt(np.pi / 2)
+        pulled = int(np.argmax(np.where(place < depth, bounds, -np.inf)))
+        place[pulled] += 1
+        spent += 1
+    return place, int(np.argmax(expected()))
+
+
+@given(seed=st.integers(0, 10_000), share=st.floats(0.2, 1), gamma=st.sampled_from([0.0, 0.5, 1.0, 3.0]))
+def test_the_levelled_bandit_pulls_few_candidates_one_by_one(seed, share, gamma):
     recorded = trace(seed)
+    found = replay(recorded, Method("ucb", budget=share, gamma=gamma))
+    for source, present in enumerate(recorded.present):
+        score, change = recorded.score[source, present], recorded.change[source, present]
+        budget = np.floor(share * len(score) * EXITS[-1] + 1e-9)
+        place, chosen = levelled_algorithm_2(score, change, budget, gamma)
+        assert found.spent[source] == place.sum()
+        assert found.chosen[source] == chosen
+        assert found.finishing[source] == EXITS[-1] - place[chosen]
+
+
+@given(seed=st.integers(0, 10_000), share=st.floats(0.2, 1), most=st.sampled_from([9, 40]))
+@pytest.mark.parametrize("kind", ["ucb", "halving", "race"])
+def test_what_moves_all_candidates_of_a_source_alike_changes_no_choice(seed, share, most, kind):
+    recorded = trace(seed, most=most)
+    movement = np.random.default_rng(seed).normal(size=(len(recorded.score), 1, len(EXITS)))
+    moved = Trace(EXITS, recorded.present, recorded.score + movement, recorded.change)
+    found, other = (replay(one, Method(kind, budget=share)) for one in (recorded, moved))
+    np.testing.assert_array_equal(found.chosen, other.chosen)
+    np.testing.assert_array_equal(found.spent, other.spent)
+
+
+def test_without_levelling_what_moves_all_alike_is_taken_for_quality():
+    # The second is better by a little at every layer; the first is pulled first, and rises with its layers.
+    score = np.array([[[0.1, 1.1, 2.1, 3.1, 4.1, 5.1], [0.2, 1.2, 2.2, 3.2, 4.2, 5.2]]])
+    change = np.array([[[0.5] * 6, [0.1] * 6]])
+    recorded = Trace(EXITS, np.ones((1, 2), bool), score, change)
+    assert replay(recorded, Method("ucb-paper", budget=0.5)).chosen.tolist() == [0]
+    assert replay(recorded, Method("ucb", budget=0.5)).chosen.tolist() == [1]
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    share=st.floats(0.2, 1),
+    kind=st.sampled_from(["ucb", "ucb-paper", "halving"]),
+    most=st.sampled_from([9, 40]),
+)
+def test_no_budget_is_exceeded(seed, share, kind, most):
+    recorded = trace(seed, most=most)
     found = replay(recorded, Method(kind, budget=share))
     assert (found.spent <= share * found.full + 1e-6).all()
     assert found.cost <= share + 1e-9
 
 
 @given(seed=st.integers(0, 10_000))
-@pytest.mark.parametrize("kind", ["ucb", "halving", "random", "full"])
+@pytest.mark.parametrize("kind", ["ucb", "ucb-paper", "halving", "random", "full"])
 def test_with_all_of_the_cost_the_best_is_found(seed, kind):
     recorded = trace(seed)
     found = replay(recorded, Method(kind, budget=1.0), np.zeros(recorded.present.shape))
@@ -91,9 +150,9 @@ def test_a_race_with_doubts_that_hold_never_loses_the_best(seed):
     best = recorded.final.argmax(axis=1)
     gamma = np.sqrt(2) + 1e-9
     np.testing.assert_array_equal(replay(recorded, Method("race", gamma=gamma)).chosen, best)
-    stopped = replay(recorded, Method("ucb", budget=1.0, lead=gamma))
+    stopped = replay(recorded, Method("ucb-paper", budget=1.0, lead=gamma))
     np.testing.assert_array_equal(stopped.chosen, best)
-    assert stopped.spent.sum() <= replay(recorded, Method("ucb", budget=1.0)).spent.sum()
+    assert stopped.spent.sum() <= replay(recorded, Method("ucb-paper", budget=1.0)).spent.sum()
 
 
 @given(seed=st.integers(0, 10_000), share=st.floats(0.2, 1))

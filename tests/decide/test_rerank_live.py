@@ -19,6 +19,7 @@ from doubtless.segments import as_table  # noqa: E402
 
 METHODS = [
     Method("ucb", budget=0.6),
+    Method("ucb-paper", budget=0.6),
     Method("ucb", budget=0.8, gamma=0.3, start=2, lead=1.0),
     Method("halving", budget=0.6),
     Method("race"),

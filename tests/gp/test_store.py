@@ -252,9 +252,12 @@ def spoil(folder, **changes):
         ({"version": 99}, "version 99 of the format, expected 1"),
         ({"weights": "0"}, "these are not the arrays that model.json was written with"),
         ({"kernel": "cubic"}, "there is no kernel 'cubic'"),
-        ({"features": ["length", "b"]}, "the model is damaged"),
-        ({"parameters": {}}, r"the model is damaged \(no 'log_variance'\)"),
-        ({"extractor": {"file": 0, "columns": [], "texts": True}}, "the model is damaged"),
+        ({"features": ["length", "b"]}, "the Gaussian process of doubtless is damaged"),
+        ({"parameters": {}}, r"the Gaussian process of doubtless is damaged \(no 'log_variance'\)"),
+        (
+            {"extractor": {"file": 0, "columns": [], "texts": True}},
+            "the Gaussian process of doubtless is damaged",
+        ),
     ],
 )
 def test_a_damaged_folder_is_refused(files, change, sentence):

@@ -22,7 +22,7 @@ from tiny import TEXTS, write_encoder  # noqa: E402
 
 from doubtless.errors import DoubtlessError, InputError  # noqa: E402
 from doubtless.metaeval.correlation import pearson  # noqa: E402
-from doubtless.neural import data, optimise  # noqa: E402
+from doubtless.neural import corpus, data, optimise  # noqa: E402
 from doubtless.neural.cache import cached_states  # noqa: E402
 from doubtless.neural.checkpoint import load, new_model  # noqa: E402
 from doubtless.neural.config import ModelConfig  # noqa: E402
@@ -170,7 +170,7 @@ def test_half_precision_trains(folder, tmp_path):
 
 def test_an_error_model_learns_the_distance_of_the_other_score(folder):
     plan = make(folder, "run", {"outputs": "error"})
-    frame = data.segments_of(as_table(segments(20)), plan)
+    frame = corpus.segments_of(as_table(segments(20)), plan)
     tokens = new_model(plan.resolved_model).tokens
     rows = data.rows_of(frame, plan.model, tokens)
     np.testing.assert_allclose(rows.target, np.abs(frame["score"] - frame["human"]))
@@ -322,6 +322,33 @@ def test_each_layer_has_its_learning_rate(folder):
     ]
 
 
+def test_early_exits_send_a_share_of_their_gradient_into_the_encoder(folder):
+    plan = make(folder, "run", {"exits": "every", "heads": "each", "inputs": "joint", "uses": "src+mt"})
+    made = new_model(plan.resolved_model)
+    estimator = made.estimator.eval()
+    rows = data.rows_of(corpus.segments_of(as_table(segments(8)), plan), plan.model, made.tokens)
+    layout = data.lay_out(rows, plan.model, made.tokens)
+    batch = data.assemble(rows, layout, np.arange(8), made.tokens.padding).start
+
+    def gradients(share, exits):
+        estimator.zero_grad()
+        found, _ = estimator.read_exits(estimator.start(batch), early_gradient=share)
+        (found["score"][exits] ** 2).sum().backward()
+        parts = {"encoder": estimator.encoder, "heads": estimator.heads}
+        return {
+            name: torch.cat([p.grad.flatten().clone() for p in part.parameters() if p.grad is not None])
+            for name, part in parts.items()
+        }
+
+    none, some, all_of_it = (gradients(share, slice(None)) for share in (0.0, 0.25, 1.0))
+    alone = gradients(1.0, slice(-1, None))
+    torch.testing.assert_close(none["encoder"], alone["encoder"])
+    torch.testing.assert_close(some["encoder"], 0.75 * none["encoder"] + 0.25 * all_of_it["encoder"])
+    assert (none["encoder"] - all_of_it["encoder"]).abs().max() > 1e-3
+    for other in (none, some):
+        torch.testing.assert_close(other["heads"], all_of_it["heads"])
+
+
 def test_rates_rise_and_fall():
     training = TrainingConfig(warmup_steps=10, epochs=4, decay="linear")
     assert rate_factor(training, 4, 0.0) == 0.5
@@ -378,7 +405,7 @@ def test_cached_states_are_those_of_the_encoder(folder, tmp_path, model):
     plan = make(folder, "run", model)
     made = new_model(plan.resolved_model)
     estimator = made.estimator.eval()
-    rows = data.rows_of(data.segments_of(as_table(segments(30)), plan), plan.model, made.tokens)
+    rows = data.rows_of(corpus.segments_of(as_table(segments(30)), plan), plan.model, made.tokens)
     layout = data.lay_out(rows, plan.model, made.tokens)
     for layer in (1, 2, 3):
         if layer == 3 and plan.model.word_tags:
@@ -423,7 +450,7 @@ def test_training_from_cached_states_is_training(folder, tmp_path, freeze):
 def tokenized(folder):
     plan = make(folder, "run", {"partial": True}, fertility={"en-de": 1.2, "de-en": 0.8})
     tokens = new_model(plan.resolved_model).tokens
-    rows = data.rows_of(data.segments_of(as_table(segments(300)), plan), plan.model, tokens)
+    rows = data.rows_of(corpus.segments_of(as_table(segments(300)), plan), plan.model, tokens)
     return plan, tokens, rows, data.lay_out(rows, plan.model, tokens)
 
 
@@ -474,7 +501,7 @@ def test_tags_of_words_become_labels_of_tokens(folder):
         {"src": "c", "mt": "Die Katze", "human": 1.0, "mt_tok": "Der Hund", "mt_tags": "OK BAD"},
     ]
     notes = []
-    made = data.rows_of(data.segments_of(as_table(rows), plan, notes), plan.model, tokens)
+    made = data.rows_of(corpus.segments_of(as_table(rows), plan, notes), plan.model, tokens)
     assert "the tags of 1 row do not fit" in notes[0]
     for row, (text, truth) in enumerate((("Katze, Dach", "111110 1111"), ("Die Katze", "000 11111"))):
         offsets = tokens.encode([text])[0].offsets
@@ -485,7 +512,7 @@ def test_tags_of_words_become_labels_of_tokens(folder):
     assert set(made.labels[2]) == {data.NO_LABEL}
     rows[0]["mt_tags"] = "BAD OK"
     with pytest.raises(InputError, match="row 1: 2 tags for 3 tokens"):
-        data.segments_of(as_table(rows), plan)
+        corpus.segments_of(as_table(rows), plan)
 
 
 def test_rows_without_tags_teach_the_score_alone(folder):
@@ -494,7 +521,7 @@ def test_rows_without_tags_teach_the_score_alone(folder):
     some = segments(4).with_columns(
         mt_tags=pl.when(pl.int_range(pl.len()) == 1).then(None).otherwise("mt_tags")
     )
-    rows = data.rows_of(data.segments_of(as_table(some), plan), plan.model, tokens)
+    rows = data.rows_of(corpus.segments_of(as_table(some), plan), plan.model, tokens)
     assert set(rows.labels[1]) == {data.NO_LABEL}
     assert set(rows.labels[0]) != {data.NO_LABEL}
 
@@ -503,7 +530,7 @@ def test_unfinished_translations_are_told_from_whole_ones(folder):
     plan = make(folder, "run", {"partial": True})
     tokens = new_model(plan.resolved_model).tokens
     twice = pl.concat([segments(1), segments(1)]).with_columns(unfinished=pl.Series([False, True]))
-    rows = data.rows_of(data.segments_of(as_table(twice), plan), plan.model, tokens)
+    rows = data.rows_of(corpus.segments_of(as_table(twice), plan), plan.model, tokens)
     layout = data.lay_out(rows, plan.model, tokens)
     whole, begun = (layout.sequences[layout.rows["joint"][row, 0]] for row in (0, 1))
     assert rows.fertility is None  # the rows say it: nothing is drawn
@@ -547,7 +574,7 @@ def test_a_run_starts_from_an_earlier_model(folder, tmp_path):
 def test_figures_are_means_over_groups(folder):
     plan = make(folder, "run", given={"group": "lp"})
     tokens = new_model(plan.resolved_model).tokens
-    rows = data.rows_of(data.segments_of(as_table(segments(60)), plan), plan.model, tokens)
+    rows = data.rows_of(corpus.segments_of(as_table(segments(60)), plan), plan.model, tokens)
     random_scores = np.random.default_rng(0).normal(size=60)
     found = optimise.agreement(plan.model, {"score": random_scores[None]}, rows)
     pairs = segments(60)["lp"].to_numpy()
@@ -557,7 +584,7 @@ def test_figures_are_means_over_groups(folder):
 
 def test_sources_are_held_out_with_all_their_translations():
     frame = pl.concat([segments(100), segments(100).with_columns(mt=pl.lit("x"))])
-    kept, out = data.held_out(frame, seed=0)
+    kept, out = corpus.held_out(frame, seed=0)
     assert not set(kept["src"]) & set(out["src"])
     assert len(out) == 10
 
@@ -566,12 +593,12 @@ def test_what_is_done_to_the_rows_is_said(folder, tmp_path):
     frame = segments(60).with_columns(human=pl.when(pl.col("lp") == "en-de").then("human"))
     frame.write_parquet(tmp_path / "some.parquet")
     plan = make(folder, "run", given={"train": str(tmp_path / "some.parquet"), "dev": [], "sample": 20})
-    kept, out, notes = data.read_segments(plan)
+    kept, out, notes = corpus.read_segments(plan)
     assert len(kept) == 20
     assert "without a human score left out" in notes[0]
     assert f"5 % of the sources, {len(out)} of" in notes[1]
     plan = make(folder, "run", given={"dev": "train.parquet"})
-    assert data.read_segments(plan)[2] == ["320 of 320 validation rows are also rows to train on"]
+    assert corpus.read_segments(plan)[2] == ["320 of 320 validation rows are also rows to train on"]
 
 
 # The configuration file and the command
@@ -588,6 +615,7 @@ def test_what_is_done_to_the_rows_is_said(folder, tmp_path):
         ({"training": {"batch_size": 1, "batch_tokens": 9}}, "batch_size or batch_tokens, not both"),
         ({"training": {"cache_states": True}}, "cache_states needs frozen layers"),
         ({"training": {"freeze": -1}}, "freeze is at least 0, found -1"),
+        ({"training": {"early_gradient": 1.5}}, "early_gradient lies between 0 and 1, found 1.5"),
         (
             {"model": {"partial": True}, "training": {"cache_states": True, "freeze": 1}},
             "cache_states cannot be used with partial",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from math import inf
 
@@ -169,6 +170,9 @@ def test_a_stored_threshold_is_the_same_again(rule, tmp_path):
     path = tmp_path / "threshold.json"
     save(control, path)
     assert load(path) == control
+    named = replace(control, signal="tagger", made_with="weights:0123abcd")
+    save(named, path)
+    assert load(path) == named
     assert json.loads(path.read_text())["promise"] == control.promise
 
 

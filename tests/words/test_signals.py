@@ -272,6 +272,37 @@ def test_an_empty_translation_has_no_tokens(opened):
     assert len(full.tokens) > 3
 
 
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "t5"])  # which has no limit
+def test_of_a_long_translation_the_beginning_is_read_as_the_whole_would_be(opened, kind, monkeypatch):
+    """The model reads more than it is allowed to here, so that the whole is known."""
+    model, names = opened[kind], [name for name in WITHOUT_DROPOUT if name != "blood"]
+    (whole,) = token_signals(model, ["Katze"], TRANSLATIONS[:1], names)
+    monkeypatch.setattr(type(model), "most", len(model.encode("Katze", TRANSLATIONS[0]).target) - 4)
+    part, other = token_signals(model, ["Katze", "Katze"], [TRANSLATIONS[0], "cat"], names)
+    assert other.stopped is None
+    assert 0 < len(part.tokens) < len(whole.tokens)
+    assert part.stopped == whole.offsets[len(part.tokens)][0]
+    for name in names:
+        np.testing.assert_allclose(part.values[name], whole.values[name][: len(part.tokens)], atol=1e-5)
+    words = [(0, 3), (0, part.stopped), (0, part.stopped + 1), (part.stopped, len(TRANSLATIONS[0]))]
+    for how in ("max", "mean", "sum"):
+        found = part.on("surprisal", words, how)
+        assert np.isnan(found).tolist() == [False, False, True, True]
+        np.testing.assert_allclose(found[:2], whole.on("surprisal", words, how)[:2], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["marian", "mbart", "gpt2"])
+def test_of_a_long_source_nothing_is_said_and_others_do_not_suffer(opened, kind):
+    sources, translations = [SOURCES[0], "Katze " * 80, SOURCES[1]], [*TRANSLATIONS[:2], TRANSLATIONS[1]]
+    found = token_signals(opened[kind], sources, translations, WITHOUT_DROPOUT)
+    assert [own.stopped for own in found] == [None, 0, None]
+    assert found[1].tokens == found[1].offsets == []
+    assert np.isnan(found[1].on("entropy", [(0, 1), (2, 4)])).all()
+    alone = token_signals(opened[kind], sources[::2], translations[::2], ["surprisal"])
+    for own, other in zip(found[::2], alone, strict=True):
+        np.testing.assert_allclose(own.values["surprisal"], other.values["surprisal"], atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
@@ -292,12 +323,20 @@ def test_what_cannot_be_opened_or_read_is_said(opened, tmp_path):
         open_translation_model(tmp_path / "nothing")
     with pytest.raises(InputError, match="no translation model"):
         open_translation_model(tmp_path)
-    with pytest.raises(InputError, match="but the model reads 64"):
-        token_signals(opened["marian"], ["Katze " * 80], ["cat"])
     with pytest.raises(InputError, match="no dropout"):
         token_signals(opened["llama"], SOURCES, TRANSLATIONS, ["mcd-var"])
     with pytest.raises(InputError, match="2 sources for 1 translation"):
         token_signals(opened["marian"], SOURCES[:2], TRANSLATIONS[:1])
+
+
+def test_fingerprints_tell_models_apart(opened, folders):
+    assert opened["marian"].fingerprint() == open_translation_model(folders["marian"]).fingerprint()
+    assert len({opened[kind].fingerprint() for kind in ("marian", "mbart", "nllb")}) == 3
+    other = open_translation_model(folders["marian"])
+    with torch.no_grad():
+        for weights in other.model.parameters():
+            weights.mul_(1.001)
+    assert other.fingerprint() != opened["marian"].fingerprint()
 
 
 def test_the_prompt_and_the_languages_reach_the_model(folders):

@@ -83,6 +83,23 @@ def test_other_words_get_the_worst_of_what_they_touch():
     assert found.on([(3, 4)]).tolist() == [0.0]
 
 
+def test_words_that_the_tagger_did_not_read_are_not_judged(models):
+    engine = open_tagger(models / "own")
+    long = "The cat sleeps. " * 200
+    whole, cut, without_source = tag_words(
+        engine, {"src": ["Die Katze", long, long], "mt": ["a b", long, "a b"]}
+    )
+    assert (whole.truncated, whole.stopped) == (False, None)
+    assert (without_source.truncated, without_source.stopped) == (True, None)
+    assert cut.truncated
+    (kept,) = engine.tokens.encode([long])
+    assert cut.stopped == kept.offsets[-2][1] < len(long)  # the last one is a special token
+    for form in ("confidence", "binary"):
+        unread = np.isnan(cut.on(cut.words, form))
+        assert unread.tolist() == [end > cut.stopped for _, end in cut.words]
+        assert not np.isnan(without_source.on(without_source.words, form)).any()
+
+
 def test_models_without_tags_and_unknown_forms_are_refused(models):
     with pytest.raises(InputError, match="the model tags no words"):
         open_tagger(models / "plain")

@@ -13,6 +13,8 @@ import pytest
 
 from doubtless.cli.main import main
 from doubtless.errors import DoubtlessError
+from doubtless.segments import write
+from doubtless.words.control import load
 
 SRC = ["The cat sleeps.", "I do not know <it> & you.", "Good morning."]
 MT = ["Die Katze schläft.", 'Ich weiß <es> & "du" nicht.', ""]
@@ -42,7 +44,7 @@ def table_of(text: str) -> pl.DataFrame:
 def test_the_bundled_tagger_works_at_once(parallel, capsys):
     assert main(["words", *parallel, "--lp", "en-de"]) == 0
     frame = table_of(capsys.readouterr().out)
-    assert frame.columns == ["row", "lp", "system", "seg", "word", "start", "end", "tagger"]
+    assert frame.columns == ["row", "lp", "system", "seg", "word", "start", "end", "tagger", "flags"]
     assert frame["word"].to_list()[:4] == ["Die", "Katze", "schläft", "."]
     assert frame["row"].unique().sort().to_list() == [1, 2]  # the empty one has no words
     assert frame["tagger"].is_between(0, 1).all()
@@ -85,23 +87,170 @@ def test_a_sum_over_tokens_is_at_least_their_maximum(parallel, marian, capsys):
     assert (frames["sum"] > frames["mean"]).any()
 
 
-def test_recorded_probabilities(tmp_path, capsys):
+RECORDED = [
+    {
+        "src": "x",
+        "mt": "The houses.",
+        "mt_tok": "The houses .",
+        "mt_tags": "OK BAD OK",
+        "nmt_tok": "The hou@@ ses .",
+        "nmt_logprobs": [-0.5, -2, -1, -0.25, -0.1],
+    },
+    {
+        "src": "x",
+        "mt": "Nothing.",
+        "mt_tok": "Nothing .",
+        "mt_tags": "BAD OK",
+        "nmt_tok": None,
+        "nmt_logprobs": None,
+    },
+    {
+        "src": "x",
+        "mt": "A cow.",
+        "mt_tok": "A cow .",
+        "mt_tags": "OK BAD OK",
+        "nmt_tok": "A c@@ ow .",
+        "nmt_logprobs": [-0.1, -1.2345678, -0.2, -0.05],
+    },
+]
+
+
+@pytest.fixture
+def recorded(tmp_path):
     path = tmp_path / "recorded.jsonl"
-    rows = [
-        {
-            "src": "x",
-            "mt": "The houses.",
-            "nmt_tok": "The hou@@ ses .",
-            "nmt_logprobs": [-0.5, -2, -1, -0.25, -0.1],
-        },
-        {"src": "x", "mt": "Nothing.", "nmt_tok": None, "nmt_logprobs": None},
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in RECORDED))
+    return [str(path), "--signals", "surprisal"]
+
+
+def test_recorded_probabilities(recorded, tmp_path, capsys):
     out = tmp_path / "out.jsonl"
-    assert main(["words", str(path), "--signals", "surprisal", "-o", str(out)]) == 0
+    assert main(["words", *recorded, "-o", str(out)]) == 0
     frame = pl.read_ndjson(out)
-    assert frame["surprisal"].to_list() == [0.5, 2.0, 0.25, None, None]
+    assert frame["surprisal"].to_list() == [0.5, 2.0, 0.25, None, None, 0.1, 1.234568, 0.05]
+    assert frame["flags"].to_list() == [*[""] * 3, "unrecorded", "unrecorded", *[""] * 3]
+    assert "bad" not in frame.columns
     capsys.readouterr()
+
+
+def test_a_number_decides_which_words_are_bad(recorded, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    options = [*recorded, "--threshold", "0.5"]
+    assert main(["words", *options, "--html", str(page), "-o", "-"]) == 0
+    frame = table_of(capsys.readouterr().out)
+    assert frame["bad"].to_list() == [True, True, False, None, None, False, True, False]
+    assert main(["words", *options, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bad"] == 3
+    assert "|threshold:surprisal,0.5|" in found["signature"]
+    rule = "surprisal at or above 0.5"
+    assert found["threshold"] == {"signal": "surprisal", "value": 0.5, "rule": rule, "promise": None}
+    words = [word for segment in found["segments"] for word in segment["words"]]
+    assert [word["bad"] for word in words] == frame["bad"].to_list()
+    assert main(["words", *options, "--pretty"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1  [The] [houses].\n2 unrecorded  Nothing.\n3  A [cow].\n")
+    assert f"8 words; in brackets: the 3 that are bad ({rule})" in shown
+    reader = _Reader()
+    reader.feed(page.read_text(encoding="utf-8"))
+    assert reader.bad == ["The", "houses", "cow"]
+    assert f"Underlined are the 3 bad words: {rule}." in page.read_text(encoding="utf-8")
+
+
+def test_bad_words_are_underlined_in_colour(recorded, capsys, monkeypatch):
+    from rich.console import Console
+
+    console = Console(force_terminal=True, color_system="truecolor", width=80, highlight=False)
+    monkeypatch.setattr("doubtless.cli.words_page.new_console", lambda: console)
+    assert main(["words", *recorded, "--threshold", "2", "--pretty"]) == 0
+    shown = capsys.readouterr().out
+    underlined = re.findall(r"\x1b\[1;4[^m]*m([^\x1b]+)", shown)
+    assert underlined == ["houses"]
+    assert "underlined: the 1 that are bad" in shown
+
+
+@pytest.fixture
+def control(recorded, tmp_path, capsys):
+    """A stored threshold, and the table that it was calibrated on."""
+
+    def calibrated(ending):
+        words, stored = (str(tmp_path / name) for name in (f"words.{ending}", "threshold.json"))
+        assert main(["words", *recorded, "-o", words]) == 0
+        # The labels are put beside the values, one row a word.
+        found = pl.read_parquet(words) if ending == "parquet" else pl.read_csv(words, separator="\t")
+        tags = [tag for row in RECORDED for tag in row["mt_tags"].split()]
+        labelled = found.with_columns(mt_tags=pl.Series(tags)).filter(pl.col("surprisal").is_not_null())
+        footer = pl.read_parquet_metadata(words) if ending == "parquet" else {}
+        write(labelled, words, {k: v for k, v in footer.items() if k.startswith("doubtless")})
+        judge = ["--scores", "surprisal", "--annotators", "mt_tags", "--calibration", words]
+        options = ["--missed", "0.4", "--control", stored, "--resamples", "0"]
+        assert main(["words", "evaluate", words, *judge, *options]) == 0
+        capsys.readouterr()
+        return stored
+
+    return calibrated
+
+
+def test_a_stored_threshold_decides_and_says_its_promise(recorded, control, capsys):
+    stored = control("parquet")
+    assert (load(stored).signal, load(stored).made_with) == ("surprisal", "recorded|join:max")
+    # Two segments with one wrong word each, of which (0.4 * 3 - 1) may be missed: none. The value was rounded
+    # up when it was written, and is found all the same.
+    assert load(stored).threshold == 1.234568
+    assert main(["words", *recorded, "--threshold", stored, "--json"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [word["bad"] for word in found["segments"][2]["words"]] == [False, True, False]
+    assert found["threshold"]["promise"] == load(stored).promise
+    assert captured.err == ""
+    assert main(["words", *recorded, "--threshold", stored, "--pretty"]) == 0
+    assert load(stored).promise in capsys.readouterr().out
+
+
+def test_a_threshold_of_something_else_is_refused_before_anything_is_computed(recorded, control, marian):
+    stored = control("parquet")
+    with pytest.raises(
+        DoubtlessError, match="threshold.json: the threshold is for 'surprisal', not for tagger"
+    ):
+        main(["words", recorded[0], "--threshold", stored])
+    message = r"for another surprisal \(recorded\|join:max, here recorded\|join:sum\)"
+    with pytest.raises(DoubtlessError, match=message):
+        main(["words", *recorded, "--join", "sum", "--threshold", stored])
+    with pytest.raises(DoubtlessError, match=r"recorded\|join:max, here weights:[0-9a-f]{8}\|join:max"):
+        main(["words", *recorded, "-m", marian, "--threshold", stored])
+
+
+def test_a_threshold_from_a_table_of_text_knows_its_signal_only(recorded, control, capsys):
+    stored = control("tsv")
+    assert (load(stored).signal, load(stored).made_with) == ("surprisal", None)
+    assert main(["words", *recorded, "--threshold", stored, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "does not say which model it is for" in captured.err
+    assert json.loads(captured.out)["warnings"][0] in captured.err
+    with pytest.raises(DoubtlessError, match="for 'surprisal', not for tagger"):
+        main(["words", recorded[0], "--threshold", stored])
+
+
+def test_one_segment_that_is_too_long_costs_its_own_values_only(marian, tmp_path, capsys):
+    path = tmp_path / "long.jsonl"
+    pairs = [("Haus", "The cat."), ("Haus", "The cat sleeps. " * 20), ("Katze " * 80, "The cat.")]
+    path.write_text("".join(json.dumps({"src": src, "mt": mt}) + "\n" for src, mt in pairs))
+    options = ["-m", marian, "--signals", "surprisal,blood", "--threshold"]
+    with pytest.raises(DoubtlessError, match="is for one signal, but there are several: surprisal, blood"):
+        main(["words", str(path), *options, "1"])
+    assert (
+        main(["words", str(path), *options[:2], "--signals", "surprisal", "--threshold", "0", "--plain"]) == 0
+    )
+    captured = capsys.readouterr()
+    assert "2 of 3 segments did not fit into a model" in captured.err
+    frame = table_of(captured.out)
+    assert frame.filter(pl.col("row") == 1)["surprisal"].null_count() == 0
+    long = frame.filter(pl.col("row") == 2)
+    first = long["surprisal"].is_null().arg_max()
+    assert first > 5
+    assert long["surprisal"][first:].null_count() == len(long) - first > 5
+    assert long["bad"].is_null().to_list() == long["surprisal"].is_null().to_list()
+    assert frame.filter(pl.col("row") == 3)["surprisal"].is_null().all()
+    assert frame.select("row", "flags").unique().sort("row")["flags"].to_list() == [None, *["truncated"] * 2]
 
 
 def test_shaded_text_in_brackets_where_there_are_no_colours(parallel, marian, capsys):
@@ -119,7 +268,8 @@ def test_shaded_text_in_brackets_where_there_are_no_colours(parallel, marian, ca
 class _Reader(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.texts, self.levels, self.links, self._in = [], [], [], None
+        self.texts, self.levels, self.links, self.bad, self._in = [], [], [], [], None
+        self._bad = False
 
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
@@ -130,13 +280,17 @@ class _Reader(HTMLParser):
                 self.texts.append("")
         if tag == "span":
             self.levels.append([float(x) for x in given["data-levels"].split(",")])
+            self._bad = given.get("class") == "bad"
 
     def handle_endtag(self, tag):
         self._in = None if tag == "p" else self._in
+        self._bad = False
 
     def handle_data(self, data):
         if self._in == "mt":
             self.texts[-1] += data
+        if self._bad:
+            self.bad.append(data)
 
 
 def test_the_page_holds_the_texts_and_nothing_from_elsewhere(parallel, tmp_path, capsys):
@@ -162,6 +316,8 @@ def test_the_page_holds_the_texts_and_nothing_from_elsewhere(parallel, tmp_path,
         (["-m", "{marian}", "--signals", "gravity"], "no signal 'gravity'"),
         (["-m", "{marian}", "--join", "median"], "found 'median'"),
         (["-o", "words.xyz"], "unknown ending"),
+        (["--threshold", "nan"], "a number or a file"),
+        (["--threshold", "no-such.json"], "no-such.json: there is no such file"),
         (["--html", "/no/such/folder/x.html"], "cannot be written"),
     ],
 )

@@ -212,6 +212,32 @@ def test_what_the_verb_words_wrote_is_joined_with_annotations(tmp_path, capsys):
         main(["words", "evaluate", files[0], "--annotations", files[1], *columns])
 
 
+def test_segments_with_words_that_have_no_value_are_left_out_and_counted(tmp_path, capsys):
+    rows = segments()
+    scored = [
+        {"row": i, "start": span["start"], "end": span["end"], "surprisal": span["probability"]}
+        for i, row in enumerate(rows, 1)
+        for span in row["spans"]
+    ]
+    scored[0]["surprisal"] = scored[-1]["surprisal"] = None
+    files = [str(tmp_path / name) for name in ("words.tsv", "segments.parquet")]
+    write(pl.DataFrame(scored), files[0])
+    write(frame(rows), files[1])
+    columns = ["--scores", "surprisal", "--annotators", "tags", "--words", "words"]
+    assert main(["words", "evaluate", files[0], "--annotations", files[1], *columns]) == 0
+    captured = capsys.readouterr()
+    assert "2 of 40 segments have words without a value" in captured.err
+    found = json.loads(captured.out)
+    kept = expected(rows[1:-1], ["plain"])
+    assert (found["segments"], found["words"]) == (38, len(kept.segment))
+    wanted = judge(Judged(kept.scores, {"tags": kept.labels["tags"]}, kept.segment, kept.group))
+    by_metric = (
+        [r["ap"] for r in rows if r["metric"] == m]
+        for rows, m in ((found["figures"], "surprisal"), (wanted, "plain"))
+    )
+    assert next(by_metric) == pytest.approx(next(by_metric))
+
+
 def test_annotators_alone_are_judged_by_each_other(file, capsys):
     found = run(capsys, file, "--annotators", "tags,marks")
     assert {row["metric"] for row in found["figures"]} == {"random", "human min", "human mean", "human max"}

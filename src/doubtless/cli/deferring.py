@@ -32,9 +32,7 @@ def mark(given: Mapping[str, Any], table: Table) -> None:
     assert case.cost is not None
     budget = allowance(given["budget"], float(case.cost.sum()))
     marks = _drawn(given, table, case, budget) if given["draw"] else _chosen(given, table, case, budget)
-    for column in marks.columns:
-        if column in table.frame.columns:
-            raise InputError(f"{table.name}: there is a column '{column}' already (choose another --name)")
+    table.check_free(marks.columns, "choose another --name")
     frame, chosen = table.frame.hstack(marks), marks[given["name"]]
     summary = {
         "n": len(table),

@@ -162,17 +162,15 @@ def score(
     import numpy as np
 
     from doubtless.gp.store import load
-    from doubtless.segments import format_of
 
-    if output and output != "-":
-        format_of(output)  # an unknown ending should not cost a run
+    o.checked_output(output)
     loaded = load(model)
     table = _table(given)
     forecast = loaded.fitted.forecast(loaded.extractor.read(table, features))
     new = {"score": forecast.score, "sd": np.sqrt(forecast.variance)}
     new |= {f"q{p:g}": forecast.quantile(p) for p in (alpha / 2, 1 - alpha / 2)}
     named = {prefix + name: values for name, values in new.items()}
-    frame = _with_columns(table, named, hint=" (choose a --prefix for the new ones)")
+    frame = _with_columns(table, named, hint="choose a --prefix for the new ones")
     summary = {"n": len(table), "score": float(forecast.score.mean()), "alpha": alpha}
     _give(frame, given, {**summary, "signature": loaded.signature})
 
@@ -265,11 +263,7 @@ def _no_features(options: str) -> InputError:
 def _with_columns(table: Table, columns: dict[str, Floats], hint: str = "") -> pl.DataFrame:
     import polars as pl
 
-    from doubtless.errors import InputError
-
-    for name in columns:
-        if name in table.frame.columns:
-            raise InputError(f"{table.name}: there is a column '{name}' already{hint}")
+    table.check_free(columns, hint)
     return table.frame.with_columns(**{name: pl.Series(values) for name, values in columns.items()})
 
 

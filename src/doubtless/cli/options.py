@@ -22,6 +22,9 @@ SETTINGS: dict[str, Any] = {
 
 _COLUMNS = "Columns of the forecast"
 _READING = "Reading"
+_TEXT = "Parallel text"
+_DOUBT = "Doubt"
+_RUN = "Running"
 _OUTPUT = "Output"
 
 File = Annotated[str, typer.Argument(help="Table: .tsv .csv .jsonl .json .parquet, or - for standard input.")]
@@ -86,6 +89,40 @@ Quotes = Annotated[
     ),
 ]
 
+Sources = Annotated[str | None, typer.Option("--sources", "-s", help="Source text.", rich_help_panel=_TEXT)]
+Translations = Annotated[
+    list[str] | None,
+    typer.Option("--translations", "-t", help="Translation, one for each system.", rich_help_panel=_TEXT),
+]
+Pair = Annotated[
+    str | None, typer.Option(help="Language pair of all rows, such as en-de, if no column lp tells it.")
+]
+
+CalibrationAlpha = Annotated[
+    float | None,
+    typer.Option(help="Which of the model's calibrations, by its alpha.", rich_help_panel=_DOUBT),
+]
+OwnCalibration = Annotated[
+    str | None,
+    typer.Option(help="Calibration file for the intervals. Default: the model's.", rich_help_panel=_DOUBT),
+]
+NoIntervals = Annotated[bool, typer.Option("--no-intervals", help="Scores only.", rich_help_panel=_DOUBT)]
+
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)]
+Threads = Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)]
+Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)]
+BatchTokens = Annotated[int, typer.Option(min=1, help="Most tokens of a batch.", rich_help_panel=_RUN)]
+Runtime = Annotated[str, typer.Option(help="auto, torch or onnx.", rich_help_panel=_RUN)]
+
+Pretty = Annotated[
+    bool | None,
+    typer.Option(
+        "--pretty/--plain",
+        help="For people, or TSV. Default: by whether this is a terminal.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+MostRows = Annotated[int, typer.Option(min=0, help="Most rows for people.", rich_help_panel=_OUTPUT)]
 Output = Annotated[
     str | None, typer.Option("--output", "-o", help="File to write, by its ending.", rich_help_panel=_OUTPUT)
 ]
@@ -100,6 +137,24 @@ def forecast_columns(given: Mapping[str, Any]) -> ForecastColumns:
 
     options = {field.name: given[field.name] for field in fields(ForecastColumns)}
     return ForecastColumns(**{**options, "samples": names(options["samples"])})
+
+
+def running(given: Mapping[str, Any]) -> dict[str, Any]:
+    """How a model is to be run, of a verb's options that say so."""
+    return {
+        name: given[name]
+        for name in ("device", "dtype", "batch_tokens", "threads", "runtime")
+        if name in given
+    }
+
+
+def checked_output(*paths: str | None) -> None:
+    """Refuse files of an unknown ending before anything is computed: it should not cost a run."""
+    from doubtless.segments import format_of
+
+    for path in paths:
+        if path not in (None, "-"):
+            format_of(str(path))
 
 
 def names(value: str | None) -> tuple[str, ...]:

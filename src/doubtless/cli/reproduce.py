@@ -31,16 +31,12 @@ def reproduce(
         print_list(listing())
         return
     study = find(name)
-    numbers = _parts(folds)
+    numbers = o.names(folds)
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"folds are whole numbers separated by commas, found '{folds}'")
     chosen = tuple(int(number) for number in numbers)
-    rows = study.run(data, Options(splits, seed, _parts(sets), _parts(models), chosen, quick))
+    rows = study.run(data, Options(splits, seed, o.names(sets), o.names(models), chosen, quick))
     if json:
         print_json(rows)
     else:
         print_reproduction(study, rows)
-
-
-def _parts(text: str | None) -> tuple[str, ...]:
-    return tuple(part.strip() for part in (text or "").split(",") if part.strip())

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 _CHOOSING, _DOUBT, _RUN, _OUTPUT = "Choosing", "Doubt", "Running", "Output"
 _METHODS = (
     "race: drop what is behind by more than the doubt; halving: compare at the same layer, a share goes on;"
-    " ucb: the bandit of the paper; constant:LAYER, confidence:TOLERANCE: leave early; random, logprob-sum,"
-    " logprob-avg: score some in full; full: score all."
+    " ucb: a bandit that takes out what moves all alike; ucb-paper: the bandit to the letter of the paper;"
+    " constant:LAYER, confidence:TOLERANCE: leave early; random, logprob-sum, logprob-avg: score some in"
+    " full; full: score all."
 )
 
 
@@ -35,9 +36,7 @@ def rerank(
             help="Table with src, mt and perhaps seg, lp, logprob: one row a candidate, or lists of mt."
         ),
     ],
-    lp: Annotated[
-        str | None, typer.Option(help="Language pair of all rows, such as zh-en, if no column lp tells it.")
-    ] = None,
+    lp: o.Pair = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Folder of a model with exits. Default: the bundled model."),
@@ -46,7 +45,7 @@ def rerank(
     budget: Annotated[
         float,
         typer.Option(
-            help="Share of the cost of scoring all: halving, ucb, random, logprob-….",
+            help="Share of the cost of scoring all: halving, ucb, ucb-paper, random, logprob-….",
             rich_help_panel=_CHOOSING,
         ),
     ] = 0.55,
@@ -74,45 +73,26 @@ def rerank(
             help="Column of numbers of tokens: logprob-avg divides by them.", rich_help_panel=_CHOOSING
         ),
     ] = "tokens",
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Which of the model's calibrations, by its alpha.", rich_help_panel=_DOUBT),
-    ] = None,
-    calibration: Annotated[
-        str | None,
-        typer.Option(
-            help="Calibration file for the intervals. Default: the model's.", rich_help_panel=_DOUBT
-        ),
-    ] = None,
-    no_intervals: Annotated[
-        bool, typer.Option("--no-intervals", help="Scores only.", rich_help_panel=_DOUBT)
-    ] = False,
+    alpha: o.CalibrationAlpha = None,
+    calibration: o.OwnCalibration = None,
+    no_intervals: o.NoIntervals = False,
     memory: Annotated[
         int, typer.Option(min=1, help="Most megabytes of states that are kept.", rich_help_panel=_RUN)
     ] = 256,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random.", rich_help_panel=_RUN)] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
-    batch_tokens: Annotated[int, typer.Option(help="Most tokens of a batch.", rich_help_panel=_RUN)] = 4096,
-    runtime: Annotated[str, typer.Option(help="auto, torch or onnx.", rich_help_panel=_RUN)] = "auto",
+    device: o.Device = "cpu",
+    threads: o.Threads = None,
+    dtype: o.Dtype = "float32",
+    batch_tokens: o.BatchTokens = 4096,
+    runtime: o.Runtime = "auto",
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,
     ref: o.ReferenceText = None,
     format: o.Format = None,
     quotes: o.Quotes = "csv",
-    pretty: Annotated[
-        bool | None,
-        typer.Option(
-            "--pretty/--plain",
-            help="Table for people, or TSV. Default: by whether this is a terminal.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    rows: Annotated[
-        int, typer.Option(min=0, help="Most rows of the table for people.", rich_help_panel=_OUTPUT)
-    ] = 40,
+    pretty: o.Pretty = None,
+    rows: o.MostRows = 40,
     output: o.Output = None,
     json: o.Json = False,
 ) -> None:
@@ -124,16 +104,14 @@ def rerank(
     from doubtless.decide.candidates import Pools, one_row_each
     from doubtless.decide.rerank import Method
     from doubtless.neural.runtime import open_engine
-    from doubtless.segments import format_of, write
+    from doubtless.segments import write
 
+    o.checked_output(output)
     to_file = output not in (None, "-")
-    if to_file:
-        format_of(str(output))  # an unknown ending should not cost a run
     chosen_method = Method.parse(method, budget=budget, gamma=gamma, start=start, lead=lead)
     table = with_pair(one_row_each(o.read_table(given)), lp)
     known, warnings = calibration_of(given, Shipped.of([model] if model else []), None)
-    running = ("device", "dtype", "batch_tokens", "threads", "runtime")
-    engine = open_engine(model, **{name: given[name] for name in running})
+    engine = open_engine(model, **o.running(given))
     pools = Pools.of(table)
     found = _reranked(given, engine, table, pools, chosen_method)
     result, chance = _with_doubt(engine, table, found, known, chosen_method)
@@ -159,7 +137,7 @@ def _reranked(
     from doubtless.cli.progress import progress_bar
     from doubtless.cli.scoring import told_languages
     from doubtless.decide.rerank import rerank
-    from doubtless.neural.engine import texts_of
+    from doubtless.neural.texts import texts_of
 
     texts = texts_of(table, engine.config)
     if engine.config.language_tags:
@@ -228,7 +206,8 @@ def _result(
     import doubtless
     from doubtless.cli.scoring import Run, with_doubt
     from doubtless.forecast import ErrorEstimate
-    from doubtless.neural.engine import Scored, sanity_flags, texts_of
+    from doubtless.neural.engine import Scored
+    from doubtless.neural.texts import sanity_flags, texts_of
     from doubtless.neural.uncertainty import Quantified
 
     columns = {name: outputs[name] for name in ("score", "error")}
@@ -257,8 +236,6 @@ def _frame(result: Result, table: Table, found: Reranked, chance: Floats) -> pl.
     """The chosen rows with what is known of them."""
     import polars as pl
 
-    from doubtless.errors import InputError
-
     texts = table.column("mt").to_list()
     choices = found.choices
     new: dict[str, Any] = {
@@ -268,9 +245,7 @@ def _frame(result: Result, table: Table, found: Reranked, chance: Floats) -> pl.
         "runner_up": [texts[row] if row >= 0 else None for row in found.runner_up.tolist()],
         "chance": pl.Series(chance).fill_nan(None),
     }
-    for name in new:
-        if name in table.frame.columns:
-            raise InputError(f"{table.name}: there is a column '{name}' already")
+    table.check_free(new)
     frame = result.frame().drop("layer")
     flags = frame["flags"]
     return frame.drop("flags").with_columns(**{k: pl.Series(v) for k, v in new.items()}, flags=flags)

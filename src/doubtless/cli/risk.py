@@ -99,16 +99,13 @@ def risk(
     from doubtless.cli.render import print_json, print_table
     from doubtless.decide.losses import Loss
     from doubtless.decide.risk import decide
-    from doubtless.errors import InputError
     from doubtless.segments import write
 
     losses = [Loss.in_scenario(loss, weight, scenario, better) for weight in _weights(w)]
     columns = None if calibration or model else _columns(given)
     table = o.read_table(given)
     made = _names(name, losses)
-    for column in made:
-        if column in table.frame.columns:
-            raise InputError(f"{table.name}: there is a column '{column}' already (choose another --name)")
+    table.check_free(made, "choose another --name")
     options: dict[str, Any] = {"assume": assume, "method": method}
     if columns is not None:
         forecast = columns.read(table)

@@ -26,19 +26,12 @@ def score(
         str | None,
         typer.Argument(help="Table with src, mt and perhaps lp, system, ref; or - for standard input."),
     ] = None,
-    sources: Annotated[
-        str | None, typer.Option("--sources", "-s", help="Source text.", rich_help_panel=_TEXT)
-    ] = None,
-    translations: Annotated[
-        list[str] | None,
-        typer.Option("--translations", "-t", help="Translation, one for each system.", rich_help_panel=_TEXT),
-    ] = None,
+    sources: o.Sources = None,
+    translations: o.Translations = None,
     references: Annotated[
         str | None, typer.Option("--references", "-r", help="Reference text.", rich_help_panel=_TEXT)
     ] = None,
-    lp: Annotated[
-        str | None, typer.Option(help="Language pair of all rows, such as en-de, if no column lp tells it.")
-    ] = None,
+    lp: o.Pair = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -65,19 +58,9 @@ def score(
             "parameters=layer-mix, or auto (only where it should help)."
         ),
     ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Which of the model's calibrations, by its alpha.", rich_help_panel=_DOUBT),
-    ] = None,
-    calibration: Annotated[
-        str | None,
-        typer.Option(
-            help="Calibration file for the intervals. Default: the model's.", rich_help_panel=_DOUBT
-        ),
-    ] = None,
-    no_intervals: Annotated[
-        bool, typer.Option("--no-intervals", help="Scores only.", rich_help_panel=_DOUBT)
-    ] = False,
+    alpha: o.CalibrationAlpha = None,
+    calibration: o.OwnCalibration = None,
+    no_intervals: o.NoIntervals = False,
     look: Annotated[float | None, typer.Option(help=_LOOK, rich_help_panel=_DOUBT)] = None,
     uncertainty: Annotated[
         str | None,
@@ -92,11 +75,11 @@ def score(
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of MC dropout and of resampling.", rich_help_panel=_RUN)
     ] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
-    batch_tokens: Annotated[int, typer.Option(help="Most tokens of a batch.", rich_help_panel=_RUN)] = 4096,
-    runtime: Annotated[str, typer.Option(help="auto, torch or onnx.", rich_help_panel=_RUN)] = "auto",
+    device: o.Device = "cpu",
+    threads: o.Threads = None,
+    dtype: o.Dtype = "float32",
+    batch_tokens: o.BatchTokens = 4096,
+    runtime: o.Runtime = "auto",
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,
@@ -106,17 +89,8 @@ def score(
     systems: Annotated[
         str | None, typer.Option(help="File for the table of systems.", rich_help_panel=_OUTPUT)
     ] = None,
-    pretty: Annotated[
-        bool | None,
-        typer.Option(
-            "--pretty/--plain",
-            help="Table for people, or TSV. Default: by whether this is a terminal.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    rows: Annotated[
-        int, typer.Option(min=0, help="Most rows of the table for people.", rich_help_panel=_OUTPUT)
-    ] = 40,
+    pretty: o.Pretty = None,
+    rows: o.MostRows = 40,
     output: o.Output = None,
     json: o.Json = False,
 ) -> None:
@@ -126,9 +100,7 @@ def score(
     from doubtless.cli.render import print_json, print_table, wants_pretty, warn
     from doubtless.segments import format_of, write
 
-    for path in filter(None, (output, systems)):
-        if path != "-":
-            format_of(path)  # an unknown ending should not cost a run
+    o.checked_output(output, systems)
     result = _result(given)
     for sentence in result.warnings:
         warn(sentence)
@@ -179,8 +151,7 @@ def _result(given: dict[str, Any]) -> Result:
         seed=given["seed"],
         adapt=adapt,
     )
-    running = ("device", "dtype", "batch_tokens", "threads", "runtime")
-    run = run_models(table, wishes, {name: given[name] for name in running}, usual)
+    run = run_models(table, wishes, o.running(given), usual)
     if known is not None and run.adapted is not None and run.adapted.any:
         known, warnings = None, [f"no intervals: {REFUSED}"]
     if known is not None and given["calibration"] is None:

@@ -18,10 +18,11 @@ from doubtless.conformal.calibrate import apply
 from doubtless.conformal.grouped import FittedGrouped
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
-from doubtless.neural.engine import Engine, sanity_flags, texts_of
+from doubtless.neural.engine import Engine
 from doubtless.neural.exits import ExitRule
 from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
+from doubtless.neural.texts import sanity_flags, texts_of
 from doubtless.neural.uncertainty import Quantified, Quantifier, quantify
 from doubtless.neural.words import marked
 from doubtless.segments import Floats, Table
@@ -209,9 +210,7 @@ class Result:
         if spans and scored.spans is not None:
             new["spans"] = pl.Series(scored.spans, dtype=_SPANS)
         new["flags"] = self.flags
-        for name in new:
-            if name in self.table.frame.columns:
-                raise InputError(f"{self.table.name}: there is a column '{name}' already")
+        self.table.check_free(new)
         return self.table.frame.with_columns(**{name: pl.Series(values) for name, values in new.items()})
 
     @cached_property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def train(
     config: Annotated[
-        str, typer.Argument(metavar="CONFIG.toml", help="File with [model], [data] and [training].")
+        str, typer.Argument(metavar="CONFIG.toml", help="File with \\[model], \\[data] and \\[training].")
     ],
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over, even if an interrupted run could be resumed.")

@@ -19,16 +19,9 @@ def words(
         str | None,
         typer.Argument(help="Table with src, mt and perhaps lp, system; or - for standard input."),
     ] = None,
-    sources: Annotated[
-        str | None, typer.Option("--sources", "-s", help="Source text.", rich_help_panel=_TEXT)
-    ] = None,
-    translations: Annotated[
-        list[str] | None,
-        typer.Option("--translations", "-t", help="Translation, one for each system.", rich_help_panel=_TEXT),
-    ] = None,
-    lp: Annotated[
-        str | None, typer.Option(help="Language pair of all rows, such as en-de, if no column lp tells it.")
-    ] = None,
+    sources: o.Sources = None,
+    translations: o.Translations = None,
+    lp: o.Pair = None,
     tagger: Annotated[
         str | None,
         typer.Option(
@@ -41,6 +34,13 @@ def words(
             help="surprisal, entropy, mcd-avg, mcd-var, ll-surprisal[:LAYER], ll-kl[:LAYER], depth,"
             " attention-avg, attention-max, blood[:LAYER]. Without --model: surprisal, from columns nmt_tok"
             " and nmt_logprobs.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|NUMBER",
+            help="Call words bad at or above this: a number, or a file of `words evaluate --control`.",
         ),
     ] = None,
     join: Annotated[str, typer.Option(help="A word's value from its tokens': max, mean or sum.")] = "max",
@@ -67,12 +67,10 @@ def words(
     passes: Annotated[int, typer.Option(min=2, help="Passes of MC dropout.", rich_help_panel=_MODEL)] = 10,
     probes: Annotated[int, typer.Option(min=1, help="Directions of BLOOD.", rich_help_panel=_MODEL)] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of both.", rich_help_panel=_MODEL)] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.", rich_help_panel=_RUN)] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1, rich_help_panel=_RUN)] = None,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, float16.", rich_help_panel=_RUN)] = "float32",
-    batch_tokens: Annotated[
-        int, typer.Option(min=1, help="Most tokens of a batch.", rich_help_panel=_RUN)
-    ] = 2048,
+    device: o.Device = "cpu",
+    threads: o.Threads = None,
+    dtype: o.Dtype = "float32",
+    batch_tokens: o.BatchTokens = 2048,
     where: o.Where = None,
     src: o.Source = None,
     mt: o.Translation = None,
@@ -81,29 +79,23 @@ def words(
     html: Annotated[
         str | None, typer.Option(help="File for a page with all segments.", rich_help_panel=_OUTPUT)
     ] = None,
-    pretty: Annotated[
-        bool | None,
-        typer.Option(
-            "--pretty/--plain",
-            help="Shaded text, or TSV. Default: by whether this is a terminal.",
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    rows: Annotated[int, typer.Option(min=0, help="Most segments for people.", rich_help_panel=_OUTPUT)] = 40,
+    pretty: o.Pretty = None,
+    rows: o.MostRows = 40,
     output: o.Output = None,
     json: o.Json = False,
 ) -> None:
     """Shade the words of translations by suspicion; `words evaluate` measures how well that works."""
     given = locals()
-    from doubtless.cli.render import print_json, print_table, wants_pretty
-    from doubtless.segments import format_of, write
+    from doubtless.cli.render import print_json, print_table, wants_pretty, warn
+    from doubtless.segments import write
 
+    o.checked_output(output)
     to_file = output not in (None, "-")
-    if to_file:
-        format_of(str(output))  # an unknown ending should not cost a run
     found = _found(given)
+    for sentence in found.warnings:
+        warn(sentence)
     if to_file:
-        write(found.frame(), str(output), {"doubtless.signature": found.signature})
+        write(found.frame(), str(output), found.footer)
     if html:
         from doubtless.cli.words_page import page
         from doubtless.formats.files import replace_file
@@ -122,6 +114,7 @@ def words(
 def _found(given: dict[str, Any]) -> Wording:
     from doubtless.cli.score import segments_of
     from doubtless.cli.wording import Wishes, word_table
+    from doubtless.cli.words_threshold import Threshold
     from doubtless.errors import InputError
 
     codes = o.names(given["languages"])
@@ -147,7 +140,7 @@ def _found(given: dict[str, Any]) -> Wording:
         seed=given["seed"],
         languages=(codes[0], codes[1]) if codes else None,
         prompt=None if prompt is None else prompt.replace("\\n", "\n"),
+        threshold=None if given["threshold"] is None else Threshold.read(given["threshold"]),
     )
     table = segments_of({**given, "references": None, "ref": None})
-    running = ("device", "dtype", "batch_tokens", "threads")
-    return word_table(table, wishes, {name: given[name] for name in running})
+    return word_table(table, wishes, o.running(given))

@@ -88,10 +88,8 @@ def words_evaluate(
     from doubtless.cli.render import print_json, wants_pretty
     from doubtless.cli.words_judged import print_judgement
     from doubtless.errors import InputError
-    from doubtless.segments import format_of
 
-    if curves:
-        format_of(curves)  # an unknown ending should not cost a run
+    o.checked_output(curves)
     if (missed is None) and (confidence is not None or control):
         raise InputError("--confidence and --control belong to a promise: --missed")
     if control and (len(o.names(scores)), len(o.names(annotators))) != (1, 1):
@@ -108,24 +106,28 @@ def words_evaluate(
 
 
 def _judged(given: Mapping[str, Any], file: str) -> Judged:
+    from doubtless.cli.render import warn
     from doubtless.segments import read
     from doubtless.words.tables import judged_words, with_word_scores
 
     source = given["annotations"] or file
     table = o.read_table({**given, "file": source, "src": None, "ref": None})
     if given["annotations"]:
-        table = with_word_scores(table, read(file), o.names(given["scores"]))
+        total, table = len(table), with_word_scores(table, read(file), o.names(given["scores"]))
+        if len(table) < total:
+            warn(f"{total - len(table)} of {total} segments have words without a value: they are left out")
     options = {name: given[name] for name in ("by", "words", "segment")}
     return judged_words(table, o.names(given["scores"]), o.names(given["annotators"]), **options)
 
 
 def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """All that is measured, as plain data; files are written last."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     import polars as pl
 
     import doubtless
+    from doubtless.cli.words_threshold import recorded_making
     from doubtless.segments import write
     from doubtless.words.agreement import (
         annotator_agreement,
@@ -155,8 +157,10 @@ def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, An
         tested, own = (judged, calibration) if calibration is not None else judged.halves(seed)
         controls, found["promises"] = kept_promise(tested, own, given["missed"], given["confidence"])
         if given["control"]:
-            ((threshold,),) = (by_annotator.values() for by_annotator in controls.values())
-            save(threshold, given["control"])
+            ((signal, by_annotator),) = controls.items()
+            (threshold,) = by_annotator.values()
+            made_with = recorded_making(given["calibration"] or given["file"], signal)
+            save(replace(threshold, signal=signal, made_with=made_with), given["control"])
     if given["curves"]:
         write(pl.DataFrame(precision_recall(judged)), given["curves"])
     thresholds = "halves" if calibration is None else "calibration"

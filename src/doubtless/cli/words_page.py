@@ -12,8 +12,7 @@ from doubtless.cli.wording import TAGGER
 from doubtless.neural.words import marked
 
 if TYPE_CHECKING:
-    from doubtless.cli.wording import Worded, Wording
-    from doubtless.segments import Floats
+    from doubtless.cli.wording import Wording
 
 # Words are shaded from here on. Where there are no colours, brackets begin here too for a tagger, whose
 # level is a probability; of other signals half of all words would be in brackets.
@@ -29,6 +28,7 @@ header, footer, .src, .label { color: var(--dim); font-size: 0.85rem; }
 article { margin: 1.2rem 0; }
 p { margin: 0; }
 .mt { font-size: 1.1rem; }
+.mt .bad { text-decoration: underline 2px rgb(var(--hot)); text-underline-offset: 3px; }
 .mt span { border-radius: 3px; padding: 0 1px; background: rgba(var(--hot), calc(0.55 * var(--level))); }
 """
 _SCRIPT = """
@@ -45,24 +45,28 @@ choice.addEventListener("change", shade);
 
 
 def print_words(found: Wording, most: int) -> None:
-    """Print at most so many segments, their words shaded by the first of the signals."""
+    """Print at most so many segments, their words shaded by the first of the signals, bad ones marked."""
     console = new_console()
     coloured = console.is_terminal and not console.no_color
-    name = found.names[0]
     shown = min(most, len(found.segments))
     labels = _labels(found)
-    for label, segment, levels in zip(labels, found.segments[:shown], found.levels[name], strict=False):
-        text = _shaded(segment, levels) if coloured else Text(_bracketed(segment, levels, name))
-        console.print(Text.assemble((f"{label}  ", "dim"), text), soft_wrap=True)
+    for row in range(shown):
+        text = _shaded(found, row) if coloured else Text(_bracketed(found, row))
+        console.print(Text.assemble((f"{labels[row]}  ", "dim"), text), soft_wrap=True)
     if len(found.segments) > shown:
         left = len(found.segments) - shown
         console.print(f"… and {left} more segments (-o FILE keeps them all)", style="dim")
-    count = sum(len(segment.words) for segment in found.segments)
-    console.print(f"\n{number(count)} words; {_meaning(name, coloured)}", style="bold")
+    console.print(f"\n{number(found.count)} words; {_meaning(found, coloured)}", style="bold")
+    if found.threshold is not None and found.threshold.promise:
+        console.print(found.threshold.promise)
     console.print(found.signature, style="dim", soft_wrap=True)
 
 
-def _meaning(name: str, coloured: bool) -> str:
+def _meaning(found: Wording, coloured: bool) -> str:
+    name = found.shown
+    if found.threshold is not None:
+        marked_as = "underlined" if coloured else "in brackets"
+        return f"{marked_as}: the {number(found.bad_count)} that are bad ({found.threshold.rule})"
     if name == TAGGER:
         return (
             "the redder, the more probably wrong"
@@ -75,17 +79,22 @@ def _meaning(name: str, coloured: bool) -> str:
 
 
 def _labels(found: Wording) -> list[str]:
+    """The number of each segment, and its flags."""
     width = len(str(len(found.segments)))
-    return [f"{row:>{width}}" for row in range(1, len(found.segments) + 1)]
+    return [f"{row:>{width}} {segment.flags}".rstrip() for row, segment in enumerate(found.segments, 1)]
 
 
-def _shaded(segment: Worded, levels: Floats) -> Text:
+def _shaded(found: Wording, row: int) -> Text:
+    segment, levels = found.segments[row], found.levels[found.shown][row]
     made = Text(one_line(segment.text))
     for (start, end), level in zip(segment.words, levels, strict=True):
         depth = _depth(float(level))
         if depth > 0:
             paler = round(180 * (1 - depth))
             made.stylize(f"black on rgb(255,{70 + paler},{70 + paler})", start, end)
+    for (start, end), bad in zip(segment.words, found.bad[row] if found.bad else (), strict=False):
+        if bad:
+            made.stylize("bold underline", start, end)
     return made
 
 
@@ -94,26 +103,30 @@ def _depth(level: float) -> float:
     return max(0.0, (level - _FAINT) / (1 - _FAINT))
 
 
-def _bracketed(segment: Worded, levels: Floats, name: str) -> str:
-    doubted = [
-        {"start": start, "end": end}
-        for (start, end), level in zip(segment.words, levels, strict=True)
-        if level >= (_FAINT if name == TAGGER else _STRONG)
-    ]
-    return marked(one_line(segment.text), doubted)
+def _bracketed(found: Wording, row: int) -> str:
+    segment, levels = found.segments[row], found.levels[found.shown][row]
+    suspicious = _FAINT if found.shown == TAGGER else _STRONG
+    doubted = found.bad[row] if found.bad else [level >= suspicious for level in levels]
+    places = zip(segment.words, doubted, strict=True)
+    return marked(
+        one_line(segment.text), [{"start": start, "end": end} for (start, end), bad in places if bad]
+    )
 
 
 def page(found: Wording) -> str:
     """Make a page of all segments: words are shaded by the chosen signal, and tell their values."""
     sources = found.table.column("src") if found.table.has("src") else [None] * len(found.segments)
     articles = [
-        _article(label, source, segment, [found.levels[name][row] for name in found.names], found.names)
-        for row, (label, source, segment) in enumerate(
-            zip(_labels(found), sources, found.segments, strict=True)
-        )
+        _article(found, row, label, source)
+        for row, (label, source) in enumerate(zip(_labels(found), sources, strict=True))
     ]
-    options = "".join(f"<option>{escape(name)}</option>" for name in found.names)
-    count = sum(len(segment.words) for segment in found.segments)
+    options = "".join(
+        f"<option{' selected' if name == found.shown else ''}>{escape(name)}</option>" for name in found.names
+    )
+    decided = ""
+    if found.threshold is not None:
+        said = f"Underlined are the {number(found.bad_count)} bad words: {found.threshold.rule}."
+        decided = escape(f"{said} Promised: {found.threshold.promise}." if found.threshold.promise else said)
     return f"""<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -121,10 +134,10 @@ def page(found: Wording) -> str:
 <title>Suspicious words</title>
 <style>{_STYLE}</style>
 <h1>Suspicious words</h1>
-<header>{len(found.segments)} segments, {count} words, shaded by
+<header>{len(found.segments)} segments, {found.count} words, shaded by
 <select aria-label="signal">{options}</select>.
 The tagger's shade is the probability that a word is wrong; that of other signals is the share of
-the words here that have a lower value. Hover over a word for its values.</header>
+the words here that have a lower value. Hover over a word for its values. {decided}</header>
 {"".join(articles)}
 <footer>{escape(found.signature)}</footer>
 <script>{_SCRIPT}</script>
@@ -132,12 +145,14 @@ the words here that have a lower value. Hover over a word for its values.</heade
 """
 
 
-def _article(label: str, source: object, segment: Worded, levels: list[Floats], names: list[str]) -> str:
+def _article(found: Wording, row: int, label: str, source: object) -> str:
+    segment, first = found.segments[row], found.names.index(found.shown)
     parts, done = [], 0
     for i, (start, end) in enumerate(segment.words):
-        depths = [round(_depth(float(column[i])), 3) for column in levels]
-        said = ", ".join(f"{name} {number(float(segment.values[name][i]))}" for name in names)
-        attributes = f'style="--level:{depths[0]}" data-levels="{",".join(map(str, depths))}"'
+        depths = [round(_depth(float(found.levels[name][row][i])), 3) for name in found.names]
+        said = ", ".join(f"{name} {number(float(segment.values[name][i]))}" for name in found.names)
+        mark = 'class="bad" ' if found.bad and found.bad[row][i] else ""
+        attributes = f'{mark}style="--level:{depths[first]}" data-levels="{",".join(map(str, depths))}"'
         word = f'<span {attributes} title="{escape(said)}">{escape(segment.text[start:end])}</span>'
         parts += [escape(segment.text[done:start]), word]
         done = end

@@ -169,11 +169,7 @@ def apply(
     if keep_score or (calibration.reading.columns.score == "score" and not prefix):
         del columns["score"]  # it is there already
     new = pl.DataFrame({prefix + name: values for name, values in columns.items()})
-    for name in new.columns:
-        if name in table.frame.columns:
-            raise InputError(
-                f"{table.name}: there is a column '{name}' already (choose a prefix for the new ones)"
-            )
+    table.check_free(new.columns, "choose a prefix for the new ones")
     y = None if human is None else table.numbers(human, missing=True)
     scored = None if y is None else ~np.isnan(y)
     covered = None

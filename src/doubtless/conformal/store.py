@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,13 +21,12 @@ from doubtless.conformal.split import Bounds, FittedSplit, Floats, Intervals, Sp
 from doubtless.conformal.weighted import FittedWeighted
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
-from doubtless.formats.files import opened, replace_file
+from doubtless.formats.documents import Document
 from doubtless.segments import Table
 
 Fitted = FittedSplit | FittedGrouped | FittedWeighted | FittedEce
 
-FORMAT = "doubtless calibration"
-VERSION = 1
+DOCUMENT = Document("doubtless calibration", 1, "calibration file")
 REFERENCE_ROWS = 1_000
 
 
@@ -152,38 +150,21 @@ def row_hashes(table: Table, columns: tuple[str, ...]) -> Hashes:
 
 def save(calibration: Calibration, path: str | os.PathLike[str]) -> None:
     """Write a calibration file."""
-    replace_file(path, (json.dumps(as_json(calibration), ensure_ascii=False, indent=1) + "\n").encode())
+    DOCUMENT.write(as_json(calibration), path)
 
 
 def load(path: str | os.PathLike[str]) -> Calibration:
     """Read a calibration file."""
-    name = os.fspath(path)
-    with opened(path, name) as stream:
-        raw = stream.read()
-    try:
-        data = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise InputError(f"{name}: this is not a calibration file (not valid JSON)") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{name}: this is not a calibration file")
-    if data.get("version") != VERSION:
-        raise InputError(f"{name}: version {data.get('version')} of the format, expected {VERSION}")
-    try:
+    data = DOCUMENT.read(path)
+    with DOCUMENT.understood(path):
         return from_json(data)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"{name}: the calibration file is damaged ({reason})") from None
 
 
 def as_json(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as plain data."""
     fitted, reading = calibration.fitted, calibration.reading
     data: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "made_by": f"doubtless {doubtless.__version__}",
+        **DOCUMENT.head,
         "kind": fitted.kind,
         "alpha": fitted.alpha,
         "n": fitted.n,

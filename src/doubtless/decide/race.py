@@ -24,6 +24,7 @@ TO_SD = float(np.sqrt(np.pi / 2))
 """Standard deviation of a normal variable whose mean absolute value is one."""
 
 _BISECTIONS = 30
+_TOGETHER = 10  # a bandit that levels scores pulls one in so many candidates of a source at a time
 
 
 @dataclass
@@ -42,26 +43,61 @@ class Race:
         What the exit reached last says, and the standard deviation of what the layers above it will change.
     place
         How many exits each candidate has passed.
+    moved, moves
+        For each exit the sum of the steps by which scores came to it from the exit before, and their number.
     bound
         The lowest upper bound that each candidate has had so far, for the policy that uses bounds.
     preference
         For policies that choose beforehand: whom they would score first, the highest.
+    level
+        Whether candidates that are at different exits are compared by :attr:`expected` scores or by those
+        that they have.
     """
 
     exits: Array
     present: Array
     budget: Floats
     preference: Floats | None = None
+    level: bool = False
     score: Floats = field(init=False)
     doubt: Floats = field(init=False)
     place: Array = field(init=False)
+    moved: Floats = field(init=False)
+    moves: Array = field(init=False)
     bound: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         self.score = np.full(self.present.shape, -np.inf)
         self.doubt = np.zeros(self.present.shape)
         self.place = np.zeros(self.present.shape, dtype=np.int64)
+        self.moved = np.zeros((len(self.present), self.depth))
+        self.moves = np.zeros((len(self.present), self.depth), dtype=np.int64)
         self.bound = np.full(self.present.shape, np.inf)
+
+    def record(self, rows: Array, columns: Array, places: Array, score: Floats, doubt: Floats) -> None:
+        """Take down what candidates are said to be at the places that they have come to."""
+        before = self.place[rows, columns]
+        step = (before > 0) & (places == before + 1)
+        to = rows[step], places[step] - 1
+        np.add.at(self.moved, to, (score - self.score[rows, columns])[step])
+        np.add.at(self.moves, to, 1)
+        self.score[rows, columns] = score
+        self.doubt[rows, columns] = np.where(places == self.depth, 0.0, np.maximum(doubt, 0.0))
+        self.place[rows, columns] = places
+
+    @property
+    def expected(self) -> Floats:
+        """What each candidate would score where the furthest of its source is, if all moved alike.
+
+        Layers move all candidates of a source up or down together, more than they move them against each
+        other. The mean step of those that have gone from one exit to the next is expected of the others too.
+        """
+        if not self.level:
+            return self.score
+        common = np.cumsum(self.moved / np.maximum(self.moves, 1), axis=1)
+        here = np.take_along_axis(common, np.maximum(self.place - 1, 0), axis=1)
+        there = np.take_along_axis(common, np.maximum(self.place.max(axis=1, keepdims=True) - 1, 0), axis=1)
+        return self.score + there - here
 
     @property
     def depth(self) -> int:
@@ -88,8 +124,8 @@ class Race:
         return self.present & (self.place == self.place.max(axis=1, keepdims=True))
 
     def leader(self, among: Array | None = None) -> Array:
-        """The candidate of the highest score in each row."""
-        return np.argmax(np.where(self.present if among is None else among, self.score, -np.inf), axis=1)
+        """The candidate of the highest (expected) score in each row."""
+        return np.argmax(np.where(self.present if among is None else among, self.expected, -np.inf), axis=1)
 
 
 class Policy(Protocol):
@@ -132,9 +168,7 @@ def run(policy: Policy, race: Race, advance: Advance, lead: float | None = None)
         if not len(rows):
             return
         targets = places[rows, columns]
-        race.score[rows, columns], doubt = advance(rows, columns, targets)
-        race.doubt[rows, columns] = np.where(targets == race.depth, 0.0, np.maximum(doubt, 0.0))
-        race.place[rows, columns] = targets
+        race.record(rows, columns, targets, *advance(rows, columns, targets))
 
 
 def ahead(race: Race, lead: float) -> Array:
@@ -145,11 +179,11 @@ def ahead(race: Race, lead: float) -> Array:
     >>> ahead(race, 2.0)
     array([ True, False])
     """
-    best = race.leader()[:, None]
-    score, doubt = (np.take_along_axis(values, best, axis=1) for values in (race.score, race.doubt))
+    best, expected = race.leader()[:, None], race.expected
+    score, doubt = (np.take_along_axis(values, best, axis=1) for values in (expected, race.doubt))
     others = race.present & (np.arange(race.present.shape[1]) != best)
     with np.errstate(invalid="ignore"):
-        behind = score - race.score > lead * np.hypot(doubt, race.doubt)
+        behind = score - expected > lead * np.hypot(doubt, race.doubt)
     return (behind | ~others).all(axis=1) & (race.place > 0).any(axis=1)
 
 
@@ -157,11 +191,14 @@ def ahead(race: Race, lead: float) -> Array:
 class Bandit:
     """Upper confidence bounds (Algorithm 2): the candidate of the highest bound goes one exit further.
 
-    The bound of a candidate depends on nothing but its own scores. So the algorithm makes its pulls in the
-    order of the lowest bound that each candidate has had up to then, and a candidate with better ones before
-    it has its turn after these have run all the layers that are left to them, at the latest. If the budget
-    reaches that far it can be advanced at once. This gives exactly the pulls of the algorithm, in another
-    order and in large batches.
+    In a race whose scores are not levelled, these are exactly the pulls of the algorithm, in another order
+    and in large batches: the bound of a candidate depends on nothing but its own scores. So the algorithm
+    makes its pulls in the order of the lowest bound that each candidate has had up to then, and a candidate
+    with better ones before it has its turn after these have run all the layers that are left to them, at the
+    latest. If the budget reaches that far it can be advanced at once.
+
+    In one whose scores are, a pull tells something of all candidates. There a tenth of them, at least one,
+    is pulled at a time.
 
     Parameters
     ----------
@@ -175,25 +212,32 @@ class Bandit:
     start: int = 1
 
     def places(self, race: Race) -> Array:
-        """One further, for all candidates whose turn is certain to come."""
+        """One further, for those whose turn has come or is certain to come."""
         begun = np.where(race.present, np.maximum(race.place, min(self.start, race.depth)), 0)
         if (begun > race.place).any():
             return begun
-        running = race.present & (race.place < race.depth)
-        race.bound = np.minimum(race.bound, race.score + self.gamma * race.doubt)
-        order = np.argsort(-np.where(running, race.bound, -np.inf), axis=1, kind="stable")
-        here = race.layers(race.place)
-        needed = np.where(running, int(race.exits[-1]) - here, 0)
-        ordered = np.take_along_axis(needed, order, axis=1)
-        before = np.empty_like(needed)
-        np.put_along_axis(before, order, np.cumsum(ordered, axis=1) - ordered, axis=1)
+        running, here = race.present & (race.place < race.depth), race.layers(race.place)
         step = race.layers(np.minimum(race.place + 1, race.depth)) - here
         left = (race.budget - race.spent)[:, None]
+        if race.level:
+            rank, before = _queue(race.expected + self.gamma * race.doubt, running, step)
+            together = np.maximum(race.present.sum(axis=1, keepdims=True) // _TOGETHER, 1)
+            return race.place + (running & (rank < together) & (before + step <= left))
+        race.bound = np.minimum(race.bound, race.score + self.gamma * race.doubt)
+        _, before = _queue(race.bound, running, int(race.exits[-1]) - here)
         return race.place + (running & (before + step <= left))
 
     def eligible(self, race: Race) -> Array:
         """All: each is judged by its most advanced score."""
         return race.present
+
+
+def _queue(bound: Floats, running: Array, cost: Array) -> tuple[Array, Array]:
+    """The rank of each candidate by its bound, and what all that come before it cost together."""
+    order = np.argsort(-np.where(running, bound, -np.inf), axis=1, kind="stable")
+    rank = np.argsort(order, axis=1)
+    ordered = np.take_along_axis(np.where(running, cost, 0), order, axis=1)
+    return rank, np.take_along_axis(np.cumsum(ordered, axis=1) - ordered, rank, axis=1)
 
 
 @dataclass(frozen=True)
@@ -217,8 +261,7 @@ class Halving:
             return np.where(race.present, min(self.start, race.depth), 0)
         running = race.furthest & (race.place < race.depth)
         go_on = self.survivors(race)[np.arange(len(place)), np.minimum(place, race.depth - 1)]
-        bound = np.where(running, race.score + self.gamma * race.doubt, -np.inf)
-        rank = np.argsort(np.argsort(-bound, axis=1, kind="stable"), axis=1)
+        rank, _ = _queue(race.score + self.gamma * race.doubt, running, race.place)
         return race.place + (running & (rank < go_on[:, None]))
 
     def survivors(self, race: Race) -> Array:

@@ -22,9 +22,10 @@ from doubtless.neural.exits import predicted_change
 from doubtless.neural.live import MEMORY, Live
 from doubtless.segments import Floats
 
-KINDS = ("halving", "ucb", "race", "constant", "confidence", "random", "logprob-sum", "logprob-avg", "full")
-_BOUNDED = ("ucb", "halving", "race")
 _PREFERENCES = ("random", "logprob-sum", "logprob-avg")
+_BANDITS = ("ucb", "ucb-paper")
+_BOUNDED = ("race", "halving", *_BANDITS)
+KINDS = (*_BOUNDED, "constant", "confidence", *_PREFERENCES, "full")
 _AT_ONCE = 4_096
 
 
@@ -36,7 +37,8 @@ class Method:
     ----------
     kind, value
         ``race``: drop candidates once the best is ahead by more than the doubt; needs no budget.
-        ``halving``: compare all at the same layer, a share goes on. ``ucb``: the bandit of the paper.
+        ``halving``: compare all at the same layer, a share goes on. ``ucb-paper``: the bandit of the paper.
+        ``ucb``: that bandit, with what layers move all candidates of a source alike taken out.
         ``constant``: all leave at exit ``value``. ``confidence``: each leaves when its predicted change is
         below ``value``. ``random``, ``logprob-sum``, ``logprob-avg``: score a subset in full. ``full``:
         score all.
@@ -92,7 +94,7 @@ class Method:
     @property
     def is_limited(self) -> bool:
         """Whether it has a budget."""
-        return self.kind in ("ucb", "halving", *_PREFERENCES)
+        return self.kind in ("halving", *_BANDITS, *_PREFERENCES)
 
     @property
     def needs_preference(self) -> bool:
@@ -102,7 +104,7 @@ class Method:
     @property
     def policy(self) -> Policy:
         """The policy that it stands for."""
-        if self.kind == "ucb":
+        if self.kind in _BANDITS:
             return race.Bandit(self.gamma, self.start)
         if self.kind == "halving":
             return race.Halving(self.gamma, self.start)
@@ -120,7 +122,7 @@ class Method:
             raise InputError(f"'{self.kind}' needs to be told which candidates are preferred")
         start = self.start if self.kind in _BOUNDED else 1
         budget = budget_of(self.budget if self.is_limited else 1.0, present, exits, start)
-        return Race(exits, present, budget, preference)
+        return Race(exits, present, budget, preference, level=self.kind == "ucb")
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import zipfile
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ import numpy as np
 
 import doubtless
 from doubtless.errors import InputError
+from doubtless.formats.documents import Document
 from doubtless.formats.files import named, opened, replace_file
 from doubtless.gp.features import Extractor
 from doubtless.gp.kernels import find_kernel
@@ -24,8 +24,7 @@ from doubtless.gp.model import FittedGP, Posterior, root_of
 from doubtless.gp.quest import Quest
 from doubtless.gp.warping import LabelScale, Warping
 
-FORMAT = "doubtless gp"
-VERSION = 1
+DOCUMENT = Document("doubtless gp", 1, "Gaussian process of doubtless")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,37 +57,23 @@ def save(model: Model, folder: str | os.PathLike[str]) -> Model:
     except OSError as error:
         raise InputError(f"{named(folder)}: the folder cannot be made ({error.strerror})") from None
     replace_file(Path(folder) / "arrays.npz", packed.getvalue())
-    described = json.dumps(_description(named_model), ensure_ascii=False, indent=1) + "\n"
-    replace_file(Path(folder) / "model.json", described.encode())
+    DOCUMENT.write(_description(named_model), Path(folder) / "model.json")
     return named_model
 
 
 def load(folder: str | os.PathLike[str]) -> Model:
     """Read a model from a folder."""
     description, arrays = Path(folder) / "model.json", Path(folder) / "arrays.npz"
-    name = named(description)
-    with opened(description, name) as stream:
-        raw = stream.read()
-    try:
-        data = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise InputError(f"{name}: this is not a model (not valid JSON)") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{name}: this is not a Gaussian process of doubtless")
-    if data.get("version") != VERSION:
-        raise InputError(f"{name}: version {data.get('version')} of the format, expected {VERSION}")
+    data = DOCUMENT.read(description)
     with opened(arrays, named(arrays)) as stream:
         packed = stream.read()
     if sha256(packed).hexdigest()[:12] != data.get("weights"):
         raise InputError(f"{named(arrays)}: these are not the arrays that model.json was written with")
-    try:
-        with np.load(io.BytesIO(packed), allow_pickle=False) as found:
-            return _model(data, dict(found))
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"{name}: the model is damaged ({reason})") from None
+    with (
+        DOCUMENT.understood(description, zipfile.BadZipFile),
+        np.load(io.BytesIO(packed), allow_pickle=False) as found,
+    ):
+        return _model(data, dict(found))
 
 
 def _arrays(model: Model) -> dict[str, np.ndarray]:
@@ -104,9 +89,7 @@ def _arrays(model: Model) -> dict[str, np.ndarray]:
 def _description(model: Model) -> dict[str, Any]:
     fitted, extractor = model.fitted, model.extractor
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "made_by": f"doubtless {doubtless.__version__}",
+        **DOCUMENT.head,
         "signature": model.signature,
         "weights": model.fingerprint,
         "human": model.human,

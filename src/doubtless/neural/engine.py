@@ -1,4 +1,4 @@
-"""Scoring tables of segments: token batches, each distinct text once, order restored, memory bounded."""
+"""Scoring segments: token batches, each distinct text once, order restored, memory bounded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import polars as pl
 
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
@@ -16,7 +15,6 @@ from doubtless.neural.spans import Span, decode_spans, mqm_score, word_probabili
 from doubtless.neural.stepper import Array, Stepper, TokenBatch, VectorStepper
 from doubtless.neural.tokens import Offsets, Tokenized, Tokens
 from doubtless.neural.words import Word, suspicious_words
-from doubtless.segments import Table
 
 Texts = Mapping[str, Sequence[str]]
 Progress = Callable[[int], None]
@@ -366,37 +364,3 @@ def _refuse_not_finite(scored: Scored) -> None:
         bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if bad.any():
             raise InputError(f"the model's {name} of row {int(bad.argmax()) + 1} is not a finite number")
-
-
-def texts_of(table: Table, config: ModelConfig) -> dict[str, list[str]]:
-    """The texts of a table that a model uses; a missing text is empty, and flagged (:func:`sanity_flags`)."""
-    found = {}
-    for name in config.texts:
-        if name == "ref" and config.inputs == "joint" and "src" in config.texts and not table.has("ref"):
-            continue
-        column = table.column(name)
-        if column.dtype.is_nested():
-            raise InputError(f"{table.name}: column '{column.name}' holds {column.dtype}, expected text")
-        found[name] = column.cast(pl.String).fill_null("").to_list()
-    return found
-
-
-def sanity_flags(texts: Texts, truncated: Array) -> list[str]:
-    """Words for what is odd about a row.
-
-    ``empty``, a ``copy`` of the source, ``no-src`` and ``no-ref`` (an empty one), ``truncated``.
-
-    >>> sanity_flags({"src": ["Haus", "Hund"], "mt": ["", "Hund"]}, np.array([False, True]))
-    ['empty', 'copy truncated']
-    """
-    flags = []
-    sources = texts.get("src")
-    for i, mt in enumerate(texts["mt"]):
-        words = ["empty"] if not mt.strip() else []
-        if sources is not None and mt.strip() and mt.strip() == sources[i].strip():
-            words.append("copy")
-        words += [f"no-{name}" for name in ("src", "ref") if name in texts and not texts[name][i].strip()]
-        if truncated[i]:
-            words.append("truncated")
-        flags.append(" ".join(words))
-    return flags

@@ -47,8 +47,9 @@ class ChangeScale:
             square = np.array([((own - score[-1])[part] ** 2).mean() for part in parts])
             # The mean of the least and the greatest curve that do not fall.
             rising = (np.maximum.accumulate(square) + np.minimum.accumulate(square[::-1])[::-1]) / 2
-            means = [float(predicted[part].mean()) for part in parts]
-            knots[int(layer)] = (means, np.sqrt(rising).tolist())
+            # Means of equal numbers may differ by the last bit.
+            means = np.maximum.accumulate([predicted[part].mean() for part in parts])
+            knots[int(layer)] = (means.tolist(), np.sqrt(rising).tolist())
         return cls(knots)
 
     def __call__(self, layer: int, change: Array) -> Array:
@@ -56,15 +57,6 @@ class ChangeScale:
         if layer not in self.knots:
             return change
         return np.interp(change, *self.knots[layer])
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain data for a file."""
-        return {str(layer): [list(values) for values in pair] for layer, pair in self.knots.items()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ChangeScale:
-        """Make a scale from plain data."""
-        return cls({int(layer): (predicted, true) for layer, (predicted, true) in data.items()})
 
 
 @dataclass(frozen=True)

@@ -198,14 +198,21 @@ class Estimator(nn.Module):
         """Run all layers; return the outputs of every exit, stacked (exits, segments), and the last state."""
         return self.read_exits(self.start(batch), score)
 
-    def read_exits(self, state: State, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
-        """Outputs of every exit from a state on; exits below it are read from the pooled vectors it holds."""
+    def read_exits(
+        self, state: State, score: Tensor | None = None, early_gradient: float = 1.0
+    ) -> tuple[dict[str, Tensor], State]:
+        """Outputs of every exit from a state on; exits below it are read from the pooled vectors it holds.
+
+        Of the gradients of exits before the last, the encoder gets the share ``early_gradient``.
+        """
         found = []
         for layer in self.exits:
             if layer > state.layer:
                 state = self.advance(state, layer)
-            below = replace(state, layer=layer, pooled=state.pooled[:, : layer + 1])
-            found.append(self.read(below, score))
+            pooled = state.pooled[:, : layer + 1]
+            if layer < self.exits[-1] and early_gradient < 1:
+                pooled = early_gradient * pooled + (1 - early_gradient) * pooled.detach()
+            found.append(self.read(replace(state, layer=layer, pooled=pooled), score))
         if self.tagger is not None and state.layer < self.word_layer:
             state = self.advance(state, self.word_layer)
         return {name: torch.stack([out[name] for out in found]) for name in found[0]}, state

@@ -45,7 +45,7 @@ class Objective(nn.Module):
         """Return the loss and the outputs of every exit, stacked (exits, segments)."""
         estimator, training = self.estimator, self.training_config
         start = estimator.start(examples.start) if isinstance(examples.start, Batch) else examples.start
-        found, state = estimator.read_exits(start, examples.score)
+        found, state = estimator.read_exits(start, examples.score, training.early_gradient)
         outputs = {name: value.float() for name, value in found.items()}
         loss = loss_of(estimator.config, outputs, examples.human, training.beta)
         for number, name in enumerate(estimator.config.auxiliary):

@@ -116,6 +116,9 @@ class TrainingConfig:
         the processor too, fewer threads are often faster.
     beta, tag_weight, tag_class_weights, auxiliary_weight
         Weights of the error term, of the tags' term, of each tag in it, and of the auxiliary terms.
+    early_gradient
+        Share of the gradients of exits before the last that reaches the encoder. Their heads learn from all
+        of them; a small share leaves the encoder to the last exit.
     metric, patience
         What the best model is chosen by on the validation rows; validations without a better one after
         which training stops (0: never).
@@ -155,6 +158,7 @@ class TrainingConfig:
     tag_weight: float = 1.0
     tag_class_weights: tuple[float, ...] = ()
     auxiliary_weight: float = 0.5
+    early_gradient: float = 1.0
     metric: Metric = "pearson"
     patience: int = 0
     validate_every: int = 0
@@ -172,6 +176,8 @@ class TrainingConfig:
                 raise InputError(f"{name} is at least {least}, found {value}")
         if not 0 < self.layerwise_decay <= 1:
             raise InputError(f"layerwise_decay lies between 0 and 1, found {self.layerwise_decay}")
+        if not 0 <= self.early_gradient <= 1:
+            raise InputError(f"early_gradient lies between 0 and 1, found {self.early_gradient}")
         if self.cache_states and not self.freeze:
             raise InputError("cache_states needs frozen layers: freeze = 1 or more")
         rates = self.fertility.values() if isinstance(self.fertility, Mapping) else [self.fertility]

@@ -26,7 +26,7 @@ from torch import nn
 
 from doubtless.errors import DoubtlessError, InputError
 from doubtless.formats.words import counted
-from doubtless.neural import data, optimise
+from doubtless.neural import corpus, data, optimise
 from doubtless.neural.cache import States, cached_states
 from doubtless.neural.checkpoint import Model, new_model, save
 from doubtless.neural.data import Examples, Ints, Layout, Rows
@@ -167,7 +167,7 @@ def _set_up(plan: Plan, say: Say, watch: Watch) -> _Run:
     except ValueError as error:
         raise DoubtlessError(f"precision {training.precision} cannot be had ({error})") from None
     tell = say if accelerator.is_main_process else lambda sentence: None
-    train_frame, dev_frame, notes = data.read_segments(plan)
+    train_frame, dev_frame, notes = corpus.read_segments(plan)
     for note in notes:
         tell(note)
     model = new_model(plan.resolved_model, training.seed, plan.output.name)

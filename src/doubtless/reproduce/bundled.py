@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from doubtless import bundled
 from doubtless.conformal.calibrate import apply
 from doubtless.conformal.store import load as load_calibration
 from doubtless.datasets import locate
+from doubtless.errors import InputError
 from doubtless.metaeval.correlation import pearson, spearman
 from doubtless.metaeval.detection import detection_curve
 from doubtless.neural.engine import Engine, Scored
@@ -25,9 +26,13 @@ from doubtless.neural.exits import ExitRule, replay
 from doubtless.neural.folder import read_folder
 from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
+from doubtless.neural.tokens import Offsets
 from doubtless.reproduce import Options, Rows, Study
 from doubtless.segments import Floats, as_table
 from doubtless.words.judged import Judged
+from doubtless.words.signals import recorded_signals
+from doubtless.words.subwords import placed
+from doubtless.words.tagger import TaggedWords, tagged_words
 
 _QUICK = 100  # rows a pair
 _TOLERANCES = (0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.25, 0.3)
@@ -156,60 +161,48 @@ def words(data: str | None, options: Options) -> Rows:
 def judged_words(measured: Measured) -> Judged:
     """Words of MLQE-PE: the tagger's probabilities, its spans, recorded surprisal, and post-editors' tags.
 
-    Segments whose texts do not fit together, or without recorded log-probabilities, have no words here.
+    Segments whose texts do not fit together, that the tagger could not read whole, or without recorded
+    log-probabilities have no words here.
     """
-    found = measured.score(words=-1.0)
-    assert found.words is not None
-    assert found.spans is not None
-    names = ("tagger", "spans", "surprisal")
-    scores: dict[str, list[Floats]] = {name: [] for name in names}
-    wrong: list[Floats] = []
-    sizes = np.zeros(len(measured.segments), dtype=np.int64)
-    rows = zip(measured.segments.iter_rows(named=True), found.words, found.spans, strict=True)
-    for row, (segment, doubts, spans) in enumerate(rows):
-        tagger, marked = np.zeros((2, len(segment["mt"])))
-        for word in doubts:
-            tagger[word["start"] : word["end"]] = word["probability"]
-        for span in spans:
-            marked[span["start"] : span["end"]] = 1.0
-        tokens = segment["mt_tok"].split()
-        seen, binary = (on_words(segment["mt"], values, tokens) for values in (tagger, marked))
-        own = recorded_surprisal(segment)
-        if seen is None or binary is None or own is None:
-            continue
-        sizes[row] = len(tokens)
-        for name, values in zip(names, (seen, binary, own), strict=True):
-            scores[name].append(values)
-        wrong.append(np.array([tag == "BAD" for tag in segment["mt_tags"]], dtype=np.float64))
-    joined = {name: np.concatenate(values) for name, values in scores.items()}
-    labels = {"post-editor": np.concatenate(wrong)}
+    found = tagged_words(measured.engine, measured.score(words=-1.0), measured.texts["mt"])
+    rows = zip(measured.segments.iter_rows(named=True), found, strict=True)
+    parts = [word_values(segment, own) for segment, own in rows]
+    known = [part for part in parts if part is not None]
+    if not known:
+        raise InputError("no segment has recorded log-probabilities that fit its translation")
+    joined = {name: np.concatenate([part[name] for part in known]) for name in known[0]}
+    labels = {"post-editor": joined.pop("post-editor")}
+    sizes = [0 if part is None else len(part["post-editor"]) for part in parts]
     return Judged(joined, labels, np.repeat(np.arange(len(sizes)), sizes), measured.segments["lp"].to_list())
 
 
-def on_words(text: str, characters: Floats, tokens: Sequence[str]) -> Floats | None:
-    """The largest value of each token's characters; None if the tokens are not those of the text.
+def word_values(segment: Mapping[str, Any], tagged: TaggedWords) -> dict[str, Floats] | None:
+    """What is said about each word of a segment; None if that cannot be known for all of them.
 
-    >>> on_words("a cow.", np.array([0, 0, 1, 2, 1, 5.0]), ["a", "cow", "."])
-    array([0., 2., 5.])
+    A word has the worst of what its tokens have.
     """
-    inked = [i for i, character in enumerate(text) if not character.isspace()]
-    if sum(map(len, tokens)) != len(inked):
+    units, logprobs = segment["nmt_tok"], segment["nmt_logprobs"]
+    pieces = tagged_pieces(segment, tagged)
+    if pieces is None or units is None or logprobs is None:
         return None
-    values = characters[inked]
-    ends = np.cumsum([len(token) for token in tokens])
-    return np.array([values[end - len(t) : end].max() for t, end in zip(tokens, ends, strict=True)])
+    try:
+        surprisal = recorded_signals(segment["mt"], units, logprobs).on("surprisal", pieces)
+    except InputError:
+        return None
+    wrong = np.array([tag == "BAD" for tag in segment["mt_tags"]], dtype=np.float64)
+    said = {"tagger": tagged.on(pieces), "spans": tagged.on(pieces, "binary"), "surprisal": surprisal}
+    return said | {"post-editor": wrong}
 
 
-def recorded_surprisal(segment: dict[str, Any]) -> Floats | None:
-    """The NMT model's surprise at each word, from its recorded probabilities; None if they do not fit."""
-    units, logs = segment["nmt_tok"], segment["nmt_logprobs"]
-    if units is None or logs is None:
+def tagged_pieces(segment: Mapping[str, Any], tagged: TaggedWords) -> Offsets | None:
+    """Where the words that post-editors' tags are about stand in a translation.
+
+    None if they are not those of the translation, or if the tagger could not read all of it.
+    """
+    try:
+        return placed(segment["mt"], segment["mt_tok"].split(), "plain") if tagged.stopped is None else None
+    except InputError:
         return None
-    pieces = units.split()
-    bare = [piece.removesuffix("@@").replace("▁", "") for piece in pieces]
-    text = "".join(bare)
-    values = np.repeat(-np.asarray(logs[: len(bare)]), [len(piece) for piece in bare])
-    return on_words(text, values, segment["mt_tok"].split()) if len(values) == len(text) else None
 
 
 def behaviour(data: str | None, options: Options) -> Rows:

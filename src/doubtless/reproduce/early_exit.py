@@ -7,7 +7,7 @@ beside the last. Whatever choosing costs is replayed on one recorded trace of al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,13 +36,13 @@ _COSTS = tuple(round(0.15 + 0.05 * i, 2) for i in range(17))
 _BUDGETS = tuple(round(0.15 + 0.1 * i, 2) for i in range(9))
 # Table 4, candidates by sampling.
 _PAPER_TOP = {
-    "ucb": (0.321, 0.339, 0.443, 0.571, 0.717, 0.837, 0.927, 0.975, 0.995),
+    "ucb-paper": (0.321, 0.339, 0.443, 0.571, 0.717, 0.837, 0.927, 0.975, 0.995),
     "random": (0.151, 0.250, 0.358, 0.446, 0.559, 0.639, 0.754, 0.840, 0.952),
     "logprob-sum": (0.158, 0.256, 0.343, 0.434, 0.526, 0.624, 0.724, 0.834, 0.934),
     "logprob-avg": (0.093, 0.176, 0.271, 0.365, 0.471, 0.579, 0.688, 0.795, 0.921),
 }
 _PAPER_SCORE = {
-    "ucb": (77.87, 78.22, 78.61, 78.85, 79.04, 79.10, 79.11, 79.11, 79.11),
+    "ucb-paper": (77.87, 78.22, 78.61, 78.85, 79.04, 79.10, 79.11, 79.11, 79.11),
     "random": (77.99, 78.33, 78.58, 78.70, 78.84, 78.90, 78.98, 79.03, 79.08),
     "logprob-sum": (77.59, 78.08, 78.36, 78.54, 78.70, 78.83, 78.92, 79.00, 79.07),
     "logprob-avg": (77.41, 77.88, 78.16, 78.38, 78.54, 78.70, 78.82, 78.94, 79.04),
@@ -89,56 +89,67 @@ def _beside(number: int, count: int) -> int | None:
 def exit_rules(data: str | None, options: Options) -> Rows:
     """Figure 4: what rules of leaving keep at equal cost.
 
-    Constant exits are interpolated between two layers. ``scaled`` is the confidence exit with predicted
-    changes brought to scale (:class:`doubtless.neural.exits.ChangeScale`) on the dev part of MLQE-PE.
+    The cost is the same in each language pair: thresholds are the pair's own, or else a rule that gives more
+    layers to one pair than to another would be compared with one that does not. Whatever falls between two
+    layers or thresholds is interpolated. ``scaled`` is the confidence exit with predicted changes brought to
+    scale (:class:`doubtless.neural.exits.ChangeScale`) on the dev part.
     """
     measured = Measured.of(data, options)
-    exits, human = measured.engine.stepper.exits, measured.human
-    traced = measured.engine.trace(measured.texts)
-    final = traced["score"][-1]
+    exits, traced = measured.engine.stepper.exits, measured.engine.trace(measured.texts)
     dev = Measured.of(data, replace(options, sets=("dev",)))
     scale = ChangeScale.fit(exits, dev.engine.trace(dev.texts))
-
-    def agreement(score: Floats) -> tuple[float, float]:
-        return (
-            measured.mean(lambda rows: pearson(score[rows], final[rows])),
-            measured.mean(lambda rows: pearson(score[rows], human[rows])),
-        )
-
-    def at_cost(rule: ExitRule, cost: float) -> Floats:
-        """The scores when a rule has the threshold that leads to this mean cost, or a little more."""
-
-        def left(value: float) -> tuple[Floats, float]:
-            found, layer = replay(replace(rule, value=value), exits, traced)
-            return found["score"], float(layer.mean()) / exits[-1]
-
-        return left(_largest(lambda value: left(value)[1] >= cost))[0]
-
-    shares, constant = np.array(exits) / exits[-1], np.array([agreement(s) for s in traced["score"]])
     rules = {
+        "constant": ExitRule("constant", 0.0),
         "variance": ExitRule("variance", 0.0),
         "confidence": ExitRule("confidence", 0.0),
         "scaled": ExitRule("confidence", 0.0, scale),
     }
-    rows: Rows = []
-    for cost in _COSTS:
-        kept = {"constant": [float(np.interp(cost, shares, column)) for column in constant.T]}
-        kept |= {name: list(agreement(at_cost(rule, cost))) for name, rule in rules.items()}
-        last = {f"last_{name}": figures[0] for name, figures in kept.items()}
-        people = {f"human_{name}": figures[1] for name, figures in kept.items()}
-        rows.append({"cost": cost, **last, **people, "paper_human": _PAPER_HALF if cost == 0.5 else None})
-    return rows
+
+    def at(cost: float) -> dict[str, float]:
+        def figures(rows: np.ndarray) -> dict[str, float]:
+            some = {name: values[:, rows] for name, values in traced.items()}
+            targets = {"last": some["score"][-1], "human": measured.human[rows]}
+            kept = {name: kept_at(cost, rule, exits, some, targets) for name, rule in rules.items()}
+            return {f"{kind}_{name}": kept[name][kind] for kind in targets for name in rules}
+
+        means = measured.by_pair(figures)[-1]
+        return {name: means[name] for name in means if name not in ("lp", "n")}
+
+    return [{"cost": c, **at(c), "paper_human": _PAPER_HALF if c == 0.5 else None} for c in _COSTS]
 
 
-def _largest(holds: Callable[[float], bool]) -> float:
-    """The largest number of which something holds that holds of all smaller ones, by bisection."""
+def kept_at(
+    cost: float,
+    rule: ExitRule,
+    exits: Sequence[int],
+    traced: Mapping[str, Floats],
+    targets: Mapping[str, Floats],
+) -> dict[str, float]:
+    """How far scores agree with targets if a rule's threshold leads to this share of the full cost.
+
+    Thresholds that lead to a little less and a little more are interpolated.
+    """
+
+    def left(value: float) -> tuple[float, list[float]]:
+        found, layer = replay(replace(rule, value=value), exits, traced)
+        return float(layer.mean()) / exits[-1], [pearson(found["score"], t) for t in targets.values()]
+
+    rising = rule.kind == "constant"  # a later layer costs more, a higher tolerance less
+    ends = _turn(lambda value: (left(value)[0] < cost) == rising)
+    (less, cheap), (more, dear) = (left(value) for value in (ends if rising else reversed(ends)))
+    share = 1.0 if more == less else (cost - less) / (more - less)
+    return {name: low + share * (high - low) for name, low, high in zip(targets, cheap, dear, strict=True)}
+
+
+def _turn(holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Where something ceases to hold that holds of all smaller numbers: one below and one above."""
     low, high = 1e-9, 1.0
     while holds(high) and high < _MOST:
         low, high = high, 2 * high
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return low, high
 
 
 def wmt23(data: str | None, options: Options) -> Rows:
@@ -190,13 +201,13 @@ def _methods(
     trace: Trace, pools: Pools, table: Table, budget: float, options: Options
 ) -> Iterator[tuple[str, list[Choices]]]:
     """Every method at a budget; exits and races have the threshold that meets it, found in hindsight."""
-    yield "ucb", [replay_choice(trace, Method("ucb", budget=budget))]
-    yield "halving", [replay_choice(trace, Method("halving", budget=budget))]
-    gamma = _largest(lambda g: replay_choice(trace, Method("race", gamma=g)).cost <= budget)
+    for kind in ("ucb-paper", "ucb", "halving"):
+        yield kind, [replay_choice(trace, Method(kind, budget=budget))]
+    gamma, _ = _turn(lambda g: replay_choice(trace, Method("race", gamma=g)).cost <= budget)
     yield "race", [replay_choice(trace, Method("race", gamma=gamma))]
     latest = int(budget * len(trace.exits) + 1e-9)
     yield "constant", [replay_choice(trace, Method("constant", latest))]
-    tolerance = _largest(lambda v: replay_choice(trace, Method("confidence", v)).cost >= budget)
+    tolerance, _ = _turn(lambda v: replay_choice(trace, Method("confidence", v)).cost >= budget)
     yield "confidence", [replay_choice(trace, Method("confidence", tolerance))]
     drawn = np.random.default_rng(options.seed).random((options.splits, *trace.present.shape))
     yield "random", [replay_choice(trace, Method("random", budget=budget), chance) for chance in drawn]

@@ -9,7 +9,6 @@ prediction sets). Both rest on nothing but segments that could have come in any 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,16 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr
 
-import doubtless
 from doubtless.errors import InputError
-from doubtless.formats.files import opened, replace_file
+from doubtless.formats.documents import Document
 from doubtless.metaeval.detection import Curve, detection_curve
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Rule = Literal["precision", "recall", "f1", "missed"]
 
-FORMAT = "doubtless word threshold"
-VERSION = 1
+DOCUMENT = Document("doubtless word threshold", 1, "word threshold")
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,9 @@ class Control:
         Whether segments without a wrong word took part, with nothing missed in them.
     confidence
         Of promises with a probability: that of the calibration data being good enough.
+    signal, made_with
+        The name of the suspicion that the threshold is for, and how that was made (by which weights, with
+        which options), as ``doubtless words`` says; None where it is not known.
 
     Examples
     --------
@@ -68,6 +68,8 @@ class Control:
     wrong: int
     clean: bool = True
     confidence: float | None = None
+    signal: str | None = None
+    made_with: str | None = None
 
     def flags(self, suspicion: ArrayLike) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which words to flag."""
@@ -226,27 +228,14 @@ def missed_shares(flags: ArrayLike, wrong: ArrayLike, segment: ArrayLike) -> Flo
 
 def save(control: Control, path: str | os.PathLike[str]) -> None:
     """Write a threshold as readable JSON."""
-    replace_file(path, (json.dumps(as_json(control), ensure_ascii=False, indent=1) + "\n").encode())
+    DOCUMENT.write(as_json(control), path)
 
 
 def load(path: str | os.PathLike[str]) -> Control:
     """Read a threshold."""
-    name = os.fspath(path)
-    with opened(path, name) as stream:
-        raw = stream.read()
-    try:
-        data = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise InputError(f"{name}: this is not a word threshold (not valid JSON)") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{name}: this is not a word threshold")
-    if data.get("version") != VERSION:
-        raise InputError(f"{name}: version {data.get('version')} of the format, expected {VERSION}")
-    try:
+    data = DOCUMENT.read(path)
+    with DOCUMENT.understood(path):
         return from_json(data)
-    except (LookupError, TypeError, ValueError) as error:
-        reason = f"no '{error.args[0]}'" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"{name}: the word threshold is damaged ({reason})") from None
 
 
 _FLAGGED = {-inf: "every word", inf: "no word"}
@@ -259,9 +248,7 @@ def as_json(control: Control) -> dict[str, Any]:
     'words at or above the threshold'
     """
     return {
-        "format": FORMAT,
-        "version": VERSION,
-        "made_by": f"doubtless {doubtless.__version__}",
+        **DOCUMENT.head,
         "promise": control.promise,
         "rule": control.rule,
         "level": control.level,
@@ -272,6 +259,8 @@ def as_json(control: Control) -> dict[str, Any]:
         "segments_without_wrong_words": "counted" if control.clean else "left out",
         "words": control.words,
         "wrong_words": control.wrong,
+        "signal": control.signal,
+        "made_with": control.made_with,
     }
 
 
@@ -284,4 +273,6 @@ def from_json(data: Mapping[str, Any]) -> Control:
     level, confidence = (None if data[k] is None else float(data[k]) for k in ("level", "confidence"))
     segments, words, wrong = (int(data[name]) for name in ("segments", "words", "wrong_words"))
     clean = data["segments_without_wrong_words"] == "counted"
-    return Control(data["rule"], level, threshold, segments, words, wrong, clean, confidence)
+    signal, made_with = (None if data.get(k) is None else str(data[k]) for k in ("signal", "made_with"))
+    counts = segments, words, wrong
+    return Control(data["rule"], level, threshold, *counts, clean, confidence, signal, made_with)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -20,25 +21,10 @@ from torch import Tensor, nn
 from doubtless.errors import InputError
 from doubtless.formats.words import quoted
 from doubtless.neural.folder import first_line, locate
-from doubtless.neural.tokens import Offsets
 from doubtless.words.anatomy import Way, final_norm, way_to_logits
-from doubtless.words.subwords import placed
+from doubtless.words.reading import Forced, as_one, as_pair
 
-
-@dataclass(frozen=True)
-class Forced:
-    """A segment as a model reads it.
-
-    ``source`` is what the encoder reads (nothing, in a decoder-only model) and ``target`` what the decoder
-    predicts, special tokens included; ``text`` are the places of the translation's own tokens in it, which
-    are called ``tokens`` and stand at ``offsets`` of the translation.
-    """
-
-    source: list[int]
-    target: list[int]
-    text: range
-    tokens: list[str]
-    offsets: Offsets
+_SAMPLE = 64  # numbers of each matrix that a fingerprint looks at
 
 
 @dataclass(frozen=True)
@@ -122,43 +108,19 @@ class TranslationModel:
         """Most tokens of a sequence; None: no limit."""
         return getattr(self.model.config, "max_position_embeddings", None)
 
+    def fingerprint(self) -> str:
+        """Eight hex digits of a sample of the weights, by which models are told apart."""
+        digest = sha256(str(self.model.config.model_type).encode())
+        for name, weights in sorted(self.model.state_dict().items()):
+            flat = weights.flatten()
+            sample = flat[:: max(1, len(flat) // _SAMPLE)].float().cpu().numpy()
+            digest.update(f"{name} {tuple(weights.shape)}".encode() + sample.tobytes())
+        return digest.hexdigest()[:8]
+
     def encode(self, source: str, translation: str) -> Forced:
-        """Turn a segment into tokens."""
+        """Turn a segment into tokens, as many as the model can read."""
         asked = self.template.replace("{src}", source)
-        forced = self._as_pair(asked, translation) if self.has_encoder else self._as_one(asked, translation)
-        for side, tokens in (("source", forced.source), ("translation", forced.target)):
-            if self.most is not None and len(tokens) > self.most:
-                size = f"{len(tokens)} tokens, but the model reads {self.most}"
-                raise InputError(f"the {side} has {size}: {quoted(source)}")
-        return forced
-
-    def _as_pair(self, source: str, translation: str) -> Forced:
-        target = self.tokenizer(text_target=translation)["input_ids"]
-        bare = self.tokenizer(text_target=translation, add_special_tokens=False)["input_ids"]
-        # Tags and ends stand around the text: before it in mBART-50 and NLLB, after it in mBART and Marian.
-        first = next(i for i in range(len(target) + 1) if target[i : i + len(bare)] == bare)
-        tokens = self.tokenizer.convert_ids_to_tokens(bare)
-        text = range(first, first + len(bare))
-        offsets = placed(translation, tokens) if tokens else []
-        return Forced(self.tokenizer(source)["input_ids"], target, text, tokens, offsets)
-
-    def _as_one(self, prompt: str, translation: str) -> Forced:
-        # Prompt and translation are cut into tokens together, as the model would have met them.
-        encoded = self.tokenizer(prompt + translation, return_offsets_mapping=True)
-        ids, shift = encoded["input_ids"], len(prompt)
-        own = [i for i, (start, end) in enumerate(encoded["offset_mapping"]) if end > max(start, shift)]
-        text = range(own[0], own[-1] + 1) if own else range(len(ids), len(ids))
-        if own and own[0] == 0:
-            raise InputError(
-                "a prompt must stand before the translation: the first token cannot be predicted"
-            )
-        offsets = [
-            _inked(translation, max(start - shift, 0), end - shift)
-            for start, end in (encoded["offset_mapping"][i] for i in text)
-        ]
-        return Forced(
-            [], ids, text, self.tokenizer.convert_ids_to_tokens(ids[text.start : text.stop]), offsets
-        )
+        return (as_pair if self.has_encoder else as_one)(self.tokenizer, asked, translation, self.most)
 
     def batch(self, segments: Sequence[Forced]) -> Batch:
         """Make tensors of segments, padded to the right."""
@@ -376,12 +338,3 @@ def _padded(rows: Sequence[list[int]], padding: int, device: torch.device) -> tu
         ids[i, : len(row)] = torch.tensor(row)
         mask[i, : len(row)] = 1
     return ids.to(device), mask.to(device)
-
-
-def _inked(text: str, start: int, end: int) -> tuple[int, int]:
-    """A piece of a text without the blanks at its ends; nothing but blanks: the letter after them."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return (start, end) if start < end else (start, min(start + 1, len(text)))

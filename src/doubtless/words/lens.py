@@ -1,7 +1,7 @@
 """What the vocabulary says: surprisal, entropy and the logit lens, reduced in chunks of rows.
 
 A row of logits has tens of thousands of numbers, of which one or two are wanted. Logits are therefore made
-for a few hundred rows at a time and reduced at once, so that memory does not grow with the text.
+for a few dozen rows at a time and reduced at once, so that memory does not grow with the text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-_BYTES = 16 << 20
+_BYTES = 8 << 20
+_FEW = 8  # rows
 _LOWEST = -1e4  # stands for tokens that a model forbids: minus infinity times nothing is not a number
 
 
@@ -33,17 +34,26 @@ def predicted(
     """
     made: list[list[Tensor]] = []
     for rows in _chunks(len(states), logits, states):
-        scores = logits(states[rows]).float()
-        own = scores.gather(1, tokens[rows, None])[:, 0]
-        top = scores.amax(1)
-        scores = scores.sub_(top[:, None]).clamp_(min=_LOWEST)
-        shares = scores.exp()
-        total = shares.sum(1)
-        found = [top + total.log() - own]
-        if entropy:
-            found.append(total.log() - torch.einsum("rv,rv->r", shares, scores) / total)
-        made.append(found)
+        # The product is best made for many rows, and what needs a second array of their size for few.
+        parts = zip(
+            torch.split(logits(states[rows]).float(), _FEW), torch.split(tokens[rows], _FEW), strict=True
+        )
+        made += [_read_off(scores, wanted, entropy) for scores, wanted in parts]
+        del parts  # and with it the logits, before there are others
     return dict(zip(("surprisal", "entropy"), _joined(made, states), strict=False))
+
+
+def _read_off(scores: Tensor, tokens: Tensor, entropy: bool) -> list[Tensor]:
+    """Surprisal and, if it is wanted, entropy of a few rows of logits, which are overwritten."""
+    own = scores.gather(1, tokens[:, None])[:, 0]
+    top = scores.amax(1)
+    scores = scores.sub_(top[:, None]).clamp_(min=_LOWEST)
+    shares = scores.exp()
+    total = shares.sum(1)
+    found = [top + total.log() - own]
+    if entropy:
+        found.append(total.log() - torch.einsum("rv,rv->r", shares, scores) / total)
+    return found
 
 
 def seen_through(

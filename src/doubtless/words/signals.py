@@ -24,13 +24,14 @@ from doubtless.formats.words import counted, listed, quoted
 from doubtless.metaeval.detection import detection_curve
 from doubtless.neural.engine import token_batches
 from doubtless.neural.tokens import Offsets
-from doubtless.words.spans import Floats, How, project
+from doubtless.words.spans import Floats, How, as_far_as_read, project
 from doubtless.words.subwords import Scheme, placed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from doubtless.words.forced import Batch, Forced, TranslationModel
+    from doubtless.words.forced import Batch, TranslationModel
+    from doubtless.words.reading import Forced
 
 PASSES = 10
 """Passes of MC dropout, as in the paper."""
@@ -65,12 +66,14 @@ class TokenSignals:
     """Signals of the tokens of one translation.
 
     ``values`` maps names of signals to arrays of shape (tokens) or, where each layer has a value, (tokens,
-    layers).
+    layers). Of a segment that is too long for the model only the tokens that it read are here; ``stopped`` is
+    the character of the translation from which on there are none, or None if it read all.
     """
 
     tokens: list[str]
     offsets: Offsets
     values: dict[str, Floats]
+    stopped: int | None = None
 
     def of(self, name: str) -> Floats:
         """One value a token of a signal; ``name:layer`` chooses the layer, else it is the last inner one."""
@@ -83,8 +86,12 @@ class TokenSignals:
         return values[:, -1 if layer is None else layer]
 
     def on(self, name: str, pieces: Offsets, how: How = "max") -> Floats:
-        """A signal on other pieces of the translation, such as its words (:func:`project`)."""
-        return project(self.of(name), self.offsets, pieces, how, missing=0.0)
+        """A signal on other pieces of the translation, such as its words (:func:`project`).
+
+        Pieces that the model did not read, or not to their end, have NaN.
+        """
+        values = project(self.of(name), self.offsets, pieces, how, missing=0.0)
+        return as_far_as_read(values, pieces, self.stopped)
 
 
 def require_torch() -> None:
@@ -147,7 +154,8 @@ def token_signals(
     Returns
     -------
     list of TokenSignals
-        One for each segment, in their order. Special tokens (ends, language tags) have none.
+        One for each segment, in their order. Special tokens (ends, language tags) have none, nor have those
+        that do not fit into the model: the end of a long translation, all if the source is too long.
 
     Examples
     --------
@@ -281,7 +289,8 @@ def _apart(segments: Sequence[Forced], values: Mapping[str, Tensor]) -> Iterator
     start = 0
     for segment in segments:
         rows = slice(start, start + len(segment.tokens))
-        yield TokenSignals(segment.tokens, segment.offsets, {n: array[rows] for n, array in arrays.items()})
+        own = {name: array[rows] for name, array in arrays.items()}
+        yield TokenSignals(segment.tokens, segment.offsets, own, segment.stopped)
         start = rows.stop
 
 

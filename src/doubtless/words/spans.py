@@ -258,6 +258,19 @@ def project(
     return result
 
 
+def as_far_as_read(values: Floats, offsets: Offsets, stopped: int | None) -> Floats:
+    """Take away the scores of pieces that reach beyond the character at which a model stopped reading.
+
+    Examples
+    --------
+    >>> as_far_as_read(np.array([1.0, 2.0]), [(0, 3), (4, 7)], 5).tolist()
+    [1.0, nan]
+    """
+    if stopped is None:
+        return values
+    return np.where(_ends(offsets)[1] > stopped, np.nan, values)
+
+
 def characters(text: str) -> list[tuple[int, int]]:
     """The characters of a text as pieces, for :func:`project`.
 

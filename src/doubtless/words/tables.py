@@ -84,7 +84,8 @@ def judged_words(
 def with_word_scores(segments: Table, words: Table, scores: Sequence[str]) -> Table:
     """Add the suspicions that ``doubtless words`` wrote, one row a word, to the table they were made of.
 
-    Each becomes a column of spans. ``row`` counts the rows of the segments from 1.
+    Each becomes a column of spans. ``row`` counts the rows of the segments from 1. Segments with a word that
+    has no value, such as one that a model could not read, are left out.
 
     Examples
     --------
@@ -99,15 +100,18 @@ def with_word_scores(segments: Table, words: Table, scores: Sequence[str]) -> Ta
         at = int(outside.argmax())
         raise InputError(f"{words.place(at)}: {segments.name} has no row {row[at]}")
     made = []
+    known = np.ones(len(segments), dtype=bool)
     for name in scores:
         if segments.has(name):
             raise InputError(f"{segments.name}: there is a column {quoted(name)} already")
         cells: list[list[dict[str, Any]]] = [[] for _ in range(len(segments))]
-        for place, value in enumerate(words.numbers(name)):
+        values = words.numbers(name, missing=True)
+        known[row[np.isnan(values)] - 1] = False
+        for place, value in enumerate(values):
             span = {"start": int(start[place]), "end": int(end[place]), "score": float(value)}
             cells[row[place] - 1].append(span)
         made.append(pl.Series(name, cells, dtype=_SPANS))
-    return replace(segments, frame=segments.frame.with_columns(made))
+    return replace(segments, frame=segments.frame.with_columns(made)).take(np.flatnonzero(known))
 
 
 def _one_row_a_word(table: Table, columns: Sequence[str]) -> bool:

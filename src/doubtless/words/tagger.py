@@ -18,11 +18,11 @@ import numpy as np
 
 from doubtless.errors import InputError
 from doubtless.formats.words import quoted
-from doubtless.neural.engine import Engine
+from doubtless.neural.engine import Engine, Scored
 from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
 from doubtless.neural.tokens import Offsets
-from doubtless.words.spans import ErrorSpan, Floats, from_model, labels, project
+from doubtless.words.spans import ErrorSpan, Floats, as_far_as_read, from_model, labels, project
 
 Form = Literal["confidence", "binary"]
 
@@ -38,17 +38,25 @@ class TaggedWords:
     words
         First and last character of each word; a tokenizer's tokens where a script has no blanks.
     probability
-        That each of them is wrong.
+        That each of them is wrong; 0 for words that were not read.
     spans
         The errors, as runs of tokens that are most probably wrong.
+    truncated
+        Whether some of the source or the translation did not fit into the model.
+    stopped
+        The character from which on the translation was not read; None: all of it was.
     """
 
     words: Offsets
     probability: Floats
     spans: list[ErrorSpan]
+    truncated: bool = False
+    stopped: int | None = None
 
     def on(self, pieces: Offsets, form: Form = "confidence") -> Floats:
         """The suspicion of pieces of the translation, such as words that were cut in another way.
+
+        Pieces that the model did not read to their end have NaN.
 
         Examples
         --------
@@ -59,8 +67,10 @@ class TaggedWords:
         if form not in get_args(Form):
             raise InputError(f"a tagger is asked for {' or '.join(get_args(Form))}, found {quoted(form)}")
         if form == "binary":
-            return labels(self.spans, pieces).astype(np.float64)
-        return project(self.probability, self.words, pieces, "max", missing=0.0)
+            values = labels(self.spans, pieces).astype(np.float64)
+        else:
+            values = project(self.probability, self.words, pieces, "max", missing=0.0)
+        return as_far_as_read(values, pieces, self.stopped)
 
 
 def open_tagger(source: str | os.PathLike[str] = BUNDLED, **options: Any) -> Engine:
@@ -118,13 +128,33 @@ def tag_words(
         told["src"] = [tagged(src, lp) for src, lp in zip(told["src"], pairs, strict=True)]
     # Every probability is above -1: all words are reported.
     found = engine.score(told, words=-1.0, progress=progress)
-    if found.words is None or found.spans is None:
+    return tagged_words(engine, found, told["mt"])
+
+
+def tagged_words(engine: Engine, scored: Scored, translations: Sequence[str]) -> list[TaggedWords]:
+    """Take the words from what a model said when it was asked for all of them (``words=-1.0``).
+
+    Examples
+    --------
+    >>> scored = engine.score(texts, words=-1.0)  # doctest: +SKIP
+    >>> tagged_words(engine, scored, texts["mt"])[0].probability  # doctest: +SKIP
+    """
+    if scored.words is None or scored.spans is None:
         raise InputError(f"{engine.name}: the model tags no words")
+    rows = zip(scored.words, scored.spans, scored.truncated, translations, strict=True)
     return [
         TaggedWords(
             [(word["start"], word["end"]) for word in own],
             np.array([word["probability"] for word in own], dtype=np.float64),
             from_model(spans),
+            bool(cut),
+            _stopped(engine, text) if cut else None,
         )
-        for own, spans in zip(found.words, found.spans, strict=True)
+        for own, spans, cut, text in rows
     ]
+
+
+def _stopped(engine: Engine, text: str) -> int | None:
+    """The end of the last token of a translation that was read; None if all were, and the source was cut."""
+    (kept,) = engine.tokens.encode([text])
+    return max(end for _, end in kept.offsets) if kept.truncated else None
