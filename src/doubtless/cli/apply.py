@@ -48,7 +48,7 @@ def apply(
     applied = apply_calibration(loaded, table, below=below or (), human=human, prefix=prefix)
     for warning in applied.warnings:
         warn(warning)
-    to_file = output not in (None, "-")
+    to_file = o.is_file(output)
     if to_file:
         assert output is not None
         write(applied.frame, output, {"doubtless.signature": loaded.signature})

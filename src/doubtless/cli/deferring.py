@@ -45,7 +45,7 @@ def mark(given: Mapping[str, Any], table: Table) -> None:
         "drawn": given["draw"],
     }
     written = frame.filter(pl.col(given["name"])) if given["only"] else frame
-    to_file = given["output"] not in (None, "-")
+    to_file = o.is_file(given["output"])
     if to_file:
         write(written, given["output"])
     if given["json"]:

@@ -272,7 +272,7 @@ def _give(frame: pl.DataFrame, given: dict[str, Any], summary: dict[str, Any]) -
     from doubtless.cli.render import print_json, print_table
     from doubtless.segments import write
 
-    to_file = given["output"] not in (None, "-")
+    to_file = o.is_file(given["output"])
     if to_file:
         signature = summary.get("signature")
         write(frame, given["output"], {"doubtless.signature": signature} if signature else {})

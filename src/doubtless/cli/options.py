@@ -148,12 +148,17 @@ def running(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_file(output: str | None) -> bool:
+    """Whether ``--output`` is a file, not the standard output."""
+    return output not in (None, "-")
+
+
 def checked_output(*paths: str | None) -> None:
     """Refuse files of an unknown ending before anything is computed: it should not cost a run."""
     from doubtless.segments import format_of
 
     for path in paths:
-        if path not in (None, "-"):
+        if is_file(path):
             format_of(str(path))
 
 

@@ -107,7 +107,7 @@ def rerank(
     from doubtless.segments import write
 
     o.checked_output(output)
-    to_file = output not in (None, "-")
+    to_file = o.is_file(output)
     chosen_method = Method.parse(method, budget=budget, gamma=gamma, start=start, lead=lead)
     table = with_pair(one_row_each(o.read_table(given)), lp)
     known, warnings = calibration_of(given, Shipped.of([model] if model else []), None)

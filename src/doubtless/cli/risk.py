@@ -123,7 +123,7 @@ def risk(
         for one, column, decision in zip(losses, made, decisions, strict=True)
     ]
     frame = table.frame.hstack(pl.DataFrame(dict(zip(made, decisions, strict=True))))
-    to_file = output not in (None, "-")
+    to_file = o.is_file(output)
     if to_file:
         assert output is not None
         write(frame, output)

@@ -106,7 +106,7 @@ def score(
         warn(sentence)
     if result.run.adapted is not None and not json:
         tell(result.run.adapted)
-    to_file = output not in (None, "-")
+    to_file = o.is_file(output)
     as_lists = to_file and format_of(str(output)) in ("json", "jsonl", "parquet")
     frame = result.frame(spans=spans, words=words, as_lists=as_lists)
     if to_file:

@@ -90,7 +90,7 @@ def words(
     from doubtless.segments import write
 
     o.checked_output(output)
-    to_file = output not in (None, "-")
+    to_file = o.is_file(output)
     found = _found(given)
     for sentence in found.warnings:
         warn(sentence)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg.lapack import dtrtri
+from threadpoolctl import threadpool_limits
 
 from doubtless.errors import InputError
 from doubtless.forecast import Gaussian, WarpedGaussian, first_not_finite
@@ -180,7 +181,9 @@ class GaussianProcess:
             raise InputError(f"an exact search takes at most {MOST_ROWS:,} rows, found {len(y):,}")
         problem = Problem(x, y, find_kernel(self.kernel), Warping.parse(self.warp))
         try:
-            theta, nll = self.search.run(problem, ard=self.ard, finish=exact)
+            # The products are small: threads that wait for each other cost more than they bring.
+            with threadpool_limits(1, user_api="blas"):
+                theta, nll = self.search.run(problem, ard=self.ard, finish=exact)
         except SingularError:
             raise InputError(
                 "no start of the search has a positive covariance: are the features usable?"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,59 +14,13 @@ from doubtless.neural.stepper import Array, Stepper, TokenBatch
 _VARIANCE_WINDOW = 3
 
 
-@dataclass(frozen=True, eq=False)
-class ChangeScale:
-    """What predicted changes are worth: the change that rows with such a prediction really had.
-
-    Predictions of late layers hardly tell rows apart, and rows that leave by their chance differences are
-    read at different layers for nothing. On this scale they differ as much as their changes do: where the
-    predictions say little, all rows leave at nearly the same layer.
-
-    Parameters
-    ----------
-    knots
-        For each layer but the last: predicted changes, and the root mean square of the true ones, which do
-        not fall. Between knots the scale is linear, beyond them constant.
-    """
-
-    knots: Mapping[int, tuple[Sequence[float], Sequence[float]]]
-
-    @classmethod
-    def fit(cls, exits: Sequence[int], traced: Mapping[str, Array], bins: int = 10) -> ChangeScale:
-        """Fit a scale to what every exit says of some rows; no human scores are needed.
-
-        >>> traced = {"score": np.array([[0.0, 0.0, 1.0, 3.0], [0, 0, 0, 0]]), "error": np.zeros((2, 4))}
-        >>> traced["change"] = np.array([[0.1, 0.1, 0.5, 0.5], [0, 0, 0, 0]])
-        >>> ChangeScale.fit([1, 2], traced, bins=2)(1, np.array([0.1, 0.3])).round(3)
-        array([0.   , 1.118])
-        """
-        score, change = traced["score"], predicted_change(traced)
-        knots = {}
-        for layer, own, predicted in zip(exits[:-1], score, change, strict=False):
-            parts = np.array_split(np.argsort(predicted, kind="stable"), min(bins, len(predicted)))
-            square = np.array([((own - score[-1])[part] ** 2).mean() for part in parts])
-            # The mean of the least and the greatest curve that do not fall.
-            rising = (np.maximum.accumulate(square) + np.minimum.accumulate(square[::-1])[::-1]) / 2
-            # Means of equal numbers may differ by the last bit.
-            means = np.maximum.accumulate([predicted[part].mean() for part in parts])
-            knots[int(layer)] = (means.tolist(), np.sqrt(rising).tolist())
-        return cls(knots)
-
-    def __call__(self, layer: int, change: Array) -> Array:
-        """The change to expect of rows, from what a layer predicted."""
-        if layer not in self.knots:
-            return change
-        return np.interp(change, *self.knots[layer])
-
-
 @dataclass(frozen=True)
 class ExitRule:
     """A row leaves at the first layer at which the rule holds.
 
     ``confidence``: the predicted change to the last layer's score, of models that have none the predicted
     error, is below ``value``. ``constant``: layer ``value`` is reached.
-    ``variance``: the scores of the last three layers have a variance below ``value``. A ``scale`` says what
-    predicted changes are worth; without one they are taken as they are.
+    ``variance``: the scores of the last three layers have a variance below ``value``.
 
     >>> ExitRule.parse("0.1")
     ExitRule(kind='confidence', value=0.1)
@@ -76,7 +30,6 @@ class ExitRule:
 
     kind: Literal["confidence", "constant", "variance"]
     value: float
-    scale: ChangeScale | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> ExitRule:
@@ -99,8 +52,7 @@ class ExitRule:
             if len(history) < _VARIANCE_WINDOW:
                 return np.zeros(n, dtype=bool)
             return np.var(np.stack(history[-_VARIANCE_WINDOW:]), axis=0) < self.value
-        change = predicted_change(outputs)
-        return (change if self.scale is None else self.scale(layer, change)) < self.value
+        return predicted_change(outputs) < self.value
 
 
 def predicted_change(outputs: Mapping[str, Array]) -> Array:

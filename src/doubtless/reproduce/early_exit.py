@@ -20,7 +20,7 @@ from doubtless.decide.rerank import Choices, Method, Trace
 from doubtless.decide.rerank import replay as replay_choice
 from doubtless.errors import InputError
 from doubtless.metaeval.correlation import pearson
-from doubtless.neural.exits import ChangeScale, ExitRule, replay
+from doubtless.neural.exits import ExitRule, replay
 from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
 from doubtless.reproduce import Options, Rows, Study
@@ -91,18 +91,14 @@ def exit_rules(data: str | None, options: Options) -> Rows:
 
     The cost is the same in each language pair: thresholds are the pair's own, or else a rule that gives more
     layers to one pair than to another would be compared with one that does not. Whatever falls between two
-    layers or thresholds is interpolated. ``scaled`` is the confidence exit with predicted changes brought to
-    scale (:class:`doubtless.neural.exits.ChangeScale`) on the dev part.
+    layers or thresholds is interpolated.
     """
     measured = Measured.of(data, options)
     exits, traced = measured.engine.stepper.exits, measured.engine.trace(measured.texts)
-    dev = Measured.of(data, replace(options, sets=("dev",)))
-    scale = ChangeScale.fit(exits, dev.engine.trace(dev.texts))
     rules = {
         "constant": ExitRule("constant", 0.0),
         "variance": ExitRule("variance", 0.0),
         "confidence": ExitRule("confidence", 0.0),
-        "scaled": ExitRule("confidence", 0.0, scale),
     }
 
     def at(cost: float) -> dict[str, float]:
