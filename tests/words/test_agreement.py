@@ -18,9 +18,9 @@ from doubtless.words.agreement import (
     annotator_agreement,
     edit_count_correlations,
     judge,
-    kept_promise,
     krippendorff_alpha,
     precision_recall,
+    try_thresholds,
 )
 from doubtless.words.difference import differences
 from doubtless.words.judged import Judged
@@ -186,12 +186,26 @@ def test_curves_are_points_of_the_whole_curve():
 def test_promises_are_reported_with_what_other_words_kept():
     rng = np.random.default_rng(7)
     calibration, judged = (annotated(rng, segments=300, habit=0) for _ in range(2))
-    controls, rows = kept_promise(judged, calibration, 0.2)
+    controls, rows = try_thresholds(judged, calibration, "missed", 0.2)
     for row in rows:
         assert row["threshold"] == controls[row["metric"]][row["annotator"]].threshold
         assert row["missed"] < 0.2 + 5 * row["standard_error"]
     flagged = {metric: np.mean([r["flagged"] for r in find(rows, metric=metric)]) for metric in controls}
     assert flagged["good"] < flagged["weak"]
+
+
+def test_thresholds_meet_their_target_where_they_were_chosen_and_are_counted_elsewhere():
+    rng = np.random.default_rng(8)
+    calibration, judged = (annotated(rng, segments=60, habit=0) for _ in range(2))
+    for rule, level in (("recall", 0.7), ("precision", 0.25), ("f1", None)):
+        _, here = try_thresholds(calibration, calibration, rule, level)
+        assert all(row[rule] >= level for row in here if level is not None)
+        for row in try_thresholds(judged, calibration, rule, level)[1]:
+            seen, bad = judged.seen(row["annotator"])
+            flags = judged.scores[row["metric"]][seen] >= row["threshold"]
+            assert row["precision"] == pytest.approx(bad[flags].mean())
+            assert row["recall"] == pytest.approx(flags[bad].mean())
+            assert row["flagged"] == pytest.approx(flags.mean())
 
 
 # Subsets of annotators -------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_everything_is_measured_and_said_as_json_in_a_pipe(file, tmp_path, capsy
     assert {row["annotators"] for row in found["edit_counts"]} == {1, 2}
     (difference,) = found["differences"]
     assert (difference["first"], difference["second"]) == ("plain", "noise")
-    assert {row["metric"] for row in found["promises"]} == {"plain", "noise"}
+    assert {row["metric"] for row in found["thresholds"]} == {"plain", "noise"}
     assert pl.read_csv(curves, separator="\t").columns[-3:] == ["threshold", "precision", "recall"]
 
 
@@ -188,9 +188,32 @@ def test_thresholds_come_from_another_table_and_are_kept(file, tmp_path, capsys)
     assert found["figures"] == judge(
         *(Judged(j.scores, {"tags": j.labels["tags"]}, j.segment, j.group) for j in pair)
     )
-    (promise,) = found["promises"]
+    (promise,) = found["thresholds"]
     assert load(control).threshold == promise["threshold"]
     assert load(control).promise.startswith("in expectation at most 20 %")
+
+
+def test_a_threshold_for_a_recall_is_kept_and_says_that_it_promises_nothing(file, tmp_path, capsys):
+    control = tmp_path / "control.json"
+    columns = ["--scores", "plain", "--annotators", "tags", "--calibration", file]
+    found = run(capsys, file, *columns, "--recall", "0.8", "--control", str(control))
+    (row,) = found["thresholds"]
+    assert row["recall"] >= 0.8
+    assert load(control).threshold == row["threshold"]
+    assert "nothing is promised" in load(control).promise
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--f1", "--recall", "0.5"], "one of --missed, --recall, --precision and --f1"),
+        (["--f1", "--confidence", "0.9"], "--confidence belongs to a promise"),
+        (["--precision", "1.5"], "a precision lies above 0 and not above 1"),
+    ],
+)
+def test_one_threshold_is_chosen_by_one_rule(file, options, message):
+    with pytest.raises(InputError, match=message):
+        main(["words", "evaluate", file, "--scores", "plain", "--annotators", "tags", *options])
 
 
 def test_what_the_verb_words_wrote_is_joined_with_annotations(tmp_path, capsys):
@@ -248,7 +271,7 @@ def test_a_terminal_shows_tables(file, capsys, monkeypatch):
     columns = ["--scores", "plain,noise", "--annotators", "tags,marks", "--missed", "0.3"]
     assert main(["words", "evaluate", file, *columns, "--resamples", "20"]) == 0
     shown = capsys.readouterr().out
-    for words in ("2 annotators", "human mean", "Krippendorff", "Spearman", "Differences of ap", "Promised"):
+    for words in ("2 annotators", "human mean", "Krippendorff", "Spearman", "Differences of ap", "Thresholds:"):
         assert words in shown
 
 
@@ -257,7 +280,7 @@ def test_a_terminal_shows_tables(file, capsys, monkeypatch):
     [
         ([], "who says what is wrong"),
         (["--annotators", "nobody"], "no column 'nobody'"),
-        (["--annotators", "tags", "--control", "x.json"], "belong to a promise"),
+        (["--annotators", "tags", "--control", "x.json"], "keeps a threshold"),
         (
             ["--annotators", "tags,marks", "--scores", "plain", "--missed", "0.1", "--control", "x"],
             "one metric",

@@ -10,6 +10,7 @@ import typer
 from doubtless.cli import options as o
 
 if TYPE_CHECKING:
+    from doubtless.words.control import Rule
     from doubtless.words.judged import Judged
 
 _THRESHOLDS, _DOUBT, _OUTPUT = "Thresholds", "Comparing metrics", "Output"
@@ -53,6 +54,28 @@ def words_evaluate(
             rich_help_panel=_THRESHOLDS,
         ),
     ] = None,
+    recall: Annotated[
+        float | None,
+        typer.Option(
+            help="The highest threshold that finds this share of the wrong calibration words.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            help="The lowest threshold whose flags on calibration words are right this often.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    f1: Annotated[
+        bool,
+        typer.Option(
+            "--f1",
+            help="The threshold with the best F1 on calibration words.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = False,
     confidence: Annotated[
         float | None,
         typer.Option(
@@ -62,7 +85,7 @@ def words_evaluate(
     control: Annotated[
         str | None,
         typer.Option(
-            help="File (JSON) for the threshold of the promise: one metric, one annotator.",
+            help="File (JSON) for the threshold: one metric, one annotator.",
             rich_help_panel=_THRESHOLDS,
         ),
     ] = None,
@@ -90,8 +113,10 @@ def words_evaluate(
     from doubtless.errors import InputError
 
     o.checked_output(curves)
-    if (missed is None) and (confidence is not None or control):
-        raise InputError("--confidence and --control belong to a promise: --missed")
+    if missed is None and confidence is not None:
+        raise InputError("--confidence belongs to a promise: --missed")
+    if control and _rule(given) is None:
+        raise InputError("--control keeps a threshold: say by --missed, --recall, --precision or --f1 which")
     if control and (len(o.names(scores)), len(o.names(annotators))) != (1, 1):
         raise InputError("--control keeps the threshold of one metric and one annotator")
     if annotations and calibration:
@@ -120,6 +145,21 @@ def _judged(given: Mapping[str, Any], file: str) -> Judged:
     return judged_words(table, o.names(given["scores"]), o.names(given["annotators"]), **options)
 
 
+def _rule(given: Mapping[str, Any]) -> tuple[Rule, float | None] | None:
+    """How a threshold is to be chosen, and the target."""
+    from doubtless.errors import InputError
+
+    shares: tuple[Rule, ...] = ("missed", "recall", "precision")
+    wished: list[tuple[Rule, float | None]] = [
+        (rule, given[rule]) for rule in shares if given[rule] is not None
+    ]
+    if given["f1"]:
+        wished.append(("f1", None))
+    if len(wished) > 1:
+        raise InputError("a threshold is chosen by one of --missed, --recall, --precision and --f1")
+    return wished[0] if wished else None
+
+
 def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """All that is measured, as plain data; files are written last."""
     from dataclasses import asdict, replace
@@ -133,8 +173,8 @@ def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, An
         annotator_agreement,
         edit_count_correlations,
         judge,
-        kept_promise,
         precision_recall,
+        try_thresholds,
     )
     from doubtless.words.control import save
     from doubtless.words.difference import differences
@@ -153,9 +193,9 @@ def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, An
     if given["resamples"] and len(judged.scores) > 1:
         drawn = differences(judged, given["figure"], resamples=given["resamples"], seed=seed)
         found["differences"] = [asdict(difference) for difference in drawn]
-    if given["missed"] is not None:
+    if (rule := _rule(given)) is not None:
         tested, own = (judged, calibration) if calibration is not None else judged.halves(seed)
-        controls, found["promises"] = kept_promise(tested, own, given["missed"], given["confidence"])
+        controls, found["thresholds"] = try_thresholds(tested, own, *rule, given["confidence"])
         if given["control"]:
             ((signal, by_annotator),) = controls.items()
             (threshold,) = by_annotator.values()

@@ -16,7 +16,7 @@ _TITLES = {"ap": "AP", "f1": "best F1", "f1_calibrated": "F1, calibrated", "matt
 
 
 def print_judgement(file: str, found: Mapping[str, Any]) -> None:
-    """Print figures, agreement of annotators, correlations with edit counts, differences and promises."""
+    """Print figures, agreement of annotators, correlations with edit counts, differences and thresholds."""
     console = new_console()
     people = f"{len(found['annotators'])} annotators" if len(found["annotators"]) > 1 else "one annotator"
     counts = f": {found['words']:,} words of {found['segments']:,} segments, {people}"
@@ -34,10 +34,10 @@ def print_judgement(file: str, found: Mapping[str, Any]) -> None:
         if len(found["annotators"]) == 1:
             title += " (one annotator: what others would say is not in these intervals)"
         _print_rows(console, title, found["differences"], names)
-    if "promises" in found:
-        names = ("metric", "annotator", "threshold", "missed", "standard_error", "flagged", "segments")
-        title = f"Promised: {found['promises'][0]['promise']}"
-        _print_rows(console, title, found["promises"], names)
+    if "thresholds" in found:
+        figures = ("precision", "recall", "missed", "standard_error", "flagged", "segments")
+        title = f"Thresholds: {found['thresholds'][0]['promise']}"
+        _print_rows(console, title, found["thresholds"], ("metric", "annotator", "threshold", *figures))
     console.print(found["signature"], style="dim", soft_wrap=True)
 
 

@@ -87,11 +87,12 @@ def _several_raters(data: str | None, options: Options) -> Judged:
     texts = {name: items[name].to_list() for name in ("src", "mt")}
     engine = open_tagger(options.models[0] if options.models else BUNDLED)
     tagged = tag_words(engine, texts, items["lp"].to_list())
-    pieces = [own.words for own in tagged]
+    # Words behind the end of what the tagger could read are nobody's to judge.
+    pieces = [[word for word in own.words if own.stopped is None or word[1] <= own.stopped] for own in tagged]
     sizes = [len(own) for own in pieces]
     scores = {
-        "tagger": np.concatenate([own.probability for own in tagged]),
-        "spans": np.concatenate([own.on(own.words, "binary") for own in tagged]),
+        "tagger": np.concatenate([own.on(cut) for own, cut in zip(tagged, pieces, strict=True)]),
+        "spans": np.concatenate([own.on(cut, "binary") for own, cut in zip(tagged, pieces, strict=True)]),
         "unshared": np.concatenate(list(_unshared(items, pieces))),
         "length": np.array([end - start for own in pieces for start, end in own], dtype=np.float64),
     }

@@ -19,7 +19,7 @@ from doubtless.errors import InputError
 from doubtless.metaeval.bootstrap import interval
 from doubtless.metaeval.correlation import spearman
 from doubtless.metaeval.detection import Curve, detection_curve
-from doubtless.words.control import Control, choose_threshold, control_missed, missed_shares
+from doubtless.words.control import Control, Rule, choose_threshold, control_missed, missed_shares
 from doubtless.words.judged import Floats, Integers, Judged
 
 Rows = list[dict[str, Any]]
@@ -178,32 +178,59 @@ def precision_recall(judged: Judged, points: int = 100) -> Rows:
     return rows
 
 
-def kept_promise(
-    judged: Judged, calibration: Judged, alpha: float, confidence: float | None = None
+def try_thresholds(
+    judged: Judged,
+    calibration: Judged,
+    rule: Rule,
+    level: float | None = None,
+    confidence: float | None = None,
 ) -> tuple[dict[str, dict[str, Control]], Rows]:
-    """Promise that at most a share alpha of the wrong words is missed, and see how other words keep to it.
+    """Choose thresholds on calibration words, and see what they achieve on others.
 
-    Returns the thresholds by metric and annotator, calibrated over all groups together, and rows with the
-    mean share ``missed`` in segments that have wrong words, its standard error, the share of all words that
-    is ``flagged``, and the ``promise`` in words.
+    Parameters
+    ----------
+    judged, calibration
+        The words to try thresholds on, and those to choose them by.
+    rule, level, confidence
+        ``missed``: the promise of :func:`~doubtless.words.control.control_missed`; the others are targets of
+        :func:`~doubtless.words.control.choose_threshold`.
+
+    Returns
+    -------
+    tuple
+        The thresholds by metric and annotator, chosen over all groups together; and rows with the
+        ``precision`` and ``recall`` of the flags, the mean share ``missed`` in segments that have wrong
+        words, its standard error, the share of all words that is ``flagged``, and the ``promise`` in words.
+
+    Examples
+    --------
+    >>> scores, labels = {"m": np.array([4.0, 1, 3, 2])}, {"a": np.array([1.0, 0, 0, 0])}
+    >>> words = Judged(scores, labels, np.arange(4), ["de"] * 4)
+    >>> try_thresholds(words, words, "recall", 1.0)[1][0]["threshold"]
+    4.0
     """
     controls: dict[str, dict[str, Control]] = {}
     rows: Rows = []
     for metric, suspicion in judged.scores.items():
         for annotator in judged.labels:
             seen, bad = calibration.seen(annotator)
-            own = calibration.scores[metric][seen], bad, calibration.segment[seen]
-            control = control_missed(*own, alpha, confidence=confidence)
+            own, units = calibration.scores[metric][seen], calibration.segment[seen]
+            if rule == "missed":
+                control = control_missed(own, bad, units, level or 0.0, confidence=confidence)
+            else:
+                control = choose_threshold(own, bad, rule, level, len(np.unique(units)))
             controls.setdefault(metric, {})[annotator] = control
             known, wrong = judged.seen(annotator)
             flags = control.flags(suspicion[known])
-            shares = missed_shares(flags, wrong, judged.segment[known])
+            shares, hits = missed_shares(flags, wrong, judged.segment[known]), int((flags & wrong).sum())
             n = len(shares)
             rows.append(
                 {
                     "annotator": annotator,
                     "metric": metric,
                     "threshold": control.threshold,
+                    "precision": hits / flags.sum() if flags.any() else float("nan"),
+                    "recall": hits / wrong.sum() if wrong.any() else float("nan"),
                     "missed": float(shares.mean()) if n else float("nan"),
                     "standard_error": float(shares.std(ddof=1) / n**0.5) if n > 1 else float("nan"),
                     "flagged": float(flags.mean()),
