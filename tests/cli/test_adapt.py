@@ -57,7 +57,7 @@ def test_each_system_is_adapted_alone_and_said_so(mixed, tmp_path, capsys):
     assert "a: adapted, uncertainty" in said
     assert "b: adapted, uncertainty" in said
     assert "no intervals: a calibration made without adaptation" in said
-    assert together["adapted"].all()
+    assert together["adapted"].str.contains("passes=").all()
     assert "lower" not in together.columns
     assert (together["score"] - plain["score"]).abs().max() > 1e-3
     alone = scored([write(tmp_path / "b.tsv", {"b": STRANGE[::-1]}), "-m", mixed, "--adapt", PLAN], tmp_path)
@@ -84,7 +84,7 @@ def test_auto_leaves_what_looks_like_the_calibration_rows_and_keeps_its_interval
     plain = scored([file, "-m", mixed], tmp_path)
     auto = scored([file, "-m", mixed, "--adapt", f"auto,{PLAN}"], tmp_path)
     assert "a: not adapted, the forecasts look like those of the calibration rows" in capsys.readouterr().err
-    assert not auto["adapted"].any()
+    assert auto["adapted"].is_null().all()
     assert auto.drop("adapted").equals(plain)
 
 
@@ -117,6 +117,30 @@ def test_what_cannot_be_done_is_said(mixed, models, tmp_path, arguments, sentenc
     places = {"MIXED": mixed, "PLAIN": str(models / "plain")}
     with pytest.raises(InputError, match=sentence):
         main(["score", file, *(places.get(word, word) for word in arguments)])
+
+
+def test_a_calibration_refuses_scores_that_were_adapted_otherwise(mixed, tmp_path):
+    file = write(tmp_path / "t.tsv", {"a": USUAL})
+    plain = scored([file, "-m", mixed, "--no-intervals"], tmp_path)
+    adapted = scored([file, "-m", mixed, "--adapt", PLAN], tmp_path)
+    other = scored([file, "-m", mixed, "--adapt", PLAN.replace("passes=2", "passes=1")], tmp_path)
+    assert other["adapted"][0] != adapted["adapted"][0]
+    tables = {"plain": plain, "adapted": adapted, "other": other}
+    for name, frame in tables.items():
+        frame.with_columns(human=pl.col("score") + 0.1).write_csv(tmp_path / f"{name}.tsv", separator="\t")
+        command = ["calibrate", str(tmp_path / f"{name}.tsv"), "--score", "score", "--error", "error"]
+        assert main([*command, "-o", str(tmp_path / f"{name}.json")]) == 0
+    for made in tables:
+        for used in tables:
+            files = [str(tmp_path / f"{made}.json"), str(tmp_path / f"{used}.tsv")]
+            command = ["apply", *files, "--prefix", "c_", "-o", str(tmp_path / "applied.tsv")]
+            if made == used:
+                assert main(command) == 0
+            else:
+                with pytest.raises(InputError, match=rf"{used}.tsv:2: the score is .*adapted"):
+                    main(command)
+    with pytest.raises(InputError, match="the score is not adapted"):
+        main(["score", file, "-m", mixed, "--calibration", str(tmp_path / "adapted.json")])
 
 
 def test_rows_calibrated_and_scored_with_the_same_adaptation_keep_the_promise(mixed, tmp_path, capsys):

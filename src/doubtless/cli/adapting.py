@@ -79,6 +79,7 @@ class Adapted:
 
     systems: Sequence[SystemAdaptation]
     rows: Sequence[Ints]
+    plan: AdaptPlan
 
     @property
     def any(self) -> bool:
@@ -86,11 +87,12 @@ class Adapted:
         return any(system.adapted for system in self.systems)
 
     def column(self) -> pl.Series:
-        """Whether each row was scored by an adapted model."""
-        found = np.zeros(sum(map(len, self.rows)), dtype=bool)
+        """How the model was adapted that scored each row; null where it was not."""
+        found: list[str | None] = [None] * sum(map(len, self.rows))
         for system, rows in zip(self.systems, self.rows, strict=True):
-            found[rows] = system.adapted
-        return pl.Series(found)
+            for row in rows if system.adapted else ():
+                found[row] = str(self.plan)
+        return pl.Series(found, dtype=pl.String)
 
     def as_json(self) -> list[dict[str, Any]]:
         """One row a system."""
@@ -133,7 +135,7 @@ def adapt_systems(
             parts.append((rows, found))
             if progress is not None:
                 progress(len(rows))
-    return with_systems(engine, parts), Adapted(reports, [rows for rows, _ in parts])
+    return with_systems(engine, parts), Adapted(reports, [rows for rows, _ in parts], wish.plan)
 
 
 def systems_of(table: Table) -> list[tuple[str | None, str | None, Ints]]:

@@ -70,7 +70,7 @@ def calibrate(
         distribution=distribution,
     )
     plan.check(reading)
-    table = o.read_table(given, reading.names | {human, "src", "mt", "system"})
+    table = o.read_table(given, reading.names | {human, "src", "mt", "system", "adapted"})
     if repeated := table.repeated():
         warn(f"{repeated} of {len(table)} rows repeat the src and mt of another row")
     calibration = plan.calibrate(table, reading, human)

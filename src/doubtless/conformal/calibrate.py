@@ -16,7 +16,7 @@ from doubtless.conformal.grouped import FittedGrouped, GroupedConformal, Policy
 from doubtless.conformal.leakage import Sketch
 from doubtless.conformal.predictive import PredictiveDistribution
 from doubtless.conformal.split import UNBOUNDED, Bounds, Intervals, Side, SplitConformal, nonconformity
-from doubtless.conformal.store import Calibration, Fitted, Reading, Reference, row_hashes
+from doubtless.conformal.store import Calibration, Fitted, Reading, Reference, adaptations, row_hashes
 from doubtless.conformal.weighted import FittedWeighted, WeightedConformal
 from doubtless.errors import InputError
 from doubtless.forecast import Forecast
@@ -83,7 +83,8 @@ class CalibrationPlan:
         sketched = ("src", "mt") if table.has("src") and table.has("mt") else ()
         sketch = Sketch.of(row_hashes(table, sketched)) if sketched else None
         distribution = self._distribution(table, forecast, y, reading, fitted) if self.distribution else None
-        bare = Calibration(fitted, reading, human, None, sketch, sketched, distribution)
+        ways = tuple(sorted(set(adaptations(table))))
+        bare = Calibration(fitted, reading, human, None, sketch, sketched, distribution, ways)
         cells = bare.cells(table, forecast)
         return replace(bare, reference=Reference.of(forecast, scores, self.alpha, cells))
 

@@ -9,6 +9,7 @@ from math import inf, isinf
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import doubtless
 from doubtless.columns import ForecastColumns, attribute
@@ -28,6 +29,7 @@ Fitted = FittedSplit | FittedGrouped | FittedWeighted | FittedEce
 
 DOCUMENT = Document("doubtless calibration", 1, "calibration file")
 REFERENCE_ROWS = 1_000
+NOT_ADAPTED = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ class Reference:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A fitted calibrator with all that is needed to apply it to another table."""
+    """A fitted calibrator with all that is needed to apply it to another table.
+
+    ``adaptations`` are the ways in which the scores of its rows had been adapted to their systems.
+    """
 
     fitted: Fitted
     reading: Reading
@@ -87,6 +92,7 @@ class Calibration:
     sketch: Sketch | None = None
     sketched: tuple[str, ...] = ()
     distribution: PredictiveDistribution | None = None
+    adaptations: tuple[str, ...] = (NOT_ADAPTED,)
 
     def forecast(self, table: Table) -> Forecast:
         """Read the forecast of a table."""
@@ -94,6 +100,7 @@ class Calibration:
 
     def intervals(self, table: Table, forecast: Forecast) -> Intervals:
         """Return the intervals of a table's rows."""
+        self._refuse_otherwise_adapted(table)
         condition = self.reading.condition(table, forecast, self.fitted.alpha)
         if isinstance(self.fitted, FittedGrouped) and self.fitted.unseen == "error":
             unknown = self.fitted.cells.codes(condition) < 0
@@ -104,6 +111,14 @@ class Calibration:
                     " (calibrate with --unseen pooled or --unseen unbounded to allow new groups)"
                 )
         return self.fitted.intervals(forecast, condition)
+
+    def _refuse_otherwise_adapted(self, table: Table) -> None:
+        for row, way in enumerate(adaptations(table)):
+            if way not in self.adaptations:
+                raise InputError(
+                    f"{table.place(row)}: the score is {_adapted(way)}, those of the calibration are"
+                    f" {_adapted(self.adaptations[0])}: calibrate on rows that were scored in the same way"
+                )
 
     def cells(self, table: Table, forecast: Forecast) -> np.ndarray:
         """The number of the group or bin of each row; 0 for all where there are none."""
@@ -142,6 +157,18 @@ class Calibration:
         return "|".join([*parts, f"version:{doubtless.__version__}"])
 
 
+def adaptations(table: Table) -> list[str]:
+    """How the score of each row was adapted to its system (column ``adapted`` of ``score --adapt``)."""
+    if not table.has("adapted"):
+        return [NOT_ADAPTED] * len(table)
+    said = table.column("adapted").cast(pl.String).fill_null(NOT_ADAPTED)
+    return said.to_list()
+
+
+def _adapted(way: str) -> str:
+    return f"adapted ({way})" if way else "not adapted"
+
+
 def row_hashes(table: Table, columns: tuple[str, ...]) -> Hashes:
     """Fingerprints of the rows in the given columns (by name or role)."""
     frame = table.frame.select(table.column(name).alias(name) for name in columns)
@@ -176,6 +203,8 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
         "range": [_finite(end) for end in fitted.bounds],
         **_parameters(fitted),
     }
+    if calibration.adaptations != (NOT_ADAPTED,):
+        data["adapted"] = list(calibration.adaptations)
     if calibration.distribution is not None:
         data["distribution"] = [part.tolist() for part in calibration.distribution.parts]
     reference = calibration.reference
@@ -240,7 +269,8 @@ def from_json(data: Mapping[str, Any]) -> Calibration:
             distribution = PredictiveDistribution(fitted.alpha, parts)
         if len(parts) != (len(fitted.counts) if isinstance(fitted, FittedGrouped) else 1):
             raise ValueError("the distribution has other groups than the calibration")
-    return Calibration(fitted, reading, str(data["human"]), reference, sketch, sketched, distribution)
+    ways = tuple(map(str, data.get("adapted", [NOT_ADAPTED])))
+    return Calibration(fitted, reading, str(data["human"]), reference, sketch, sketched, distribution, ways)
 
 
 def _fitted(data: Mapping[str, Any], bounds: Bounds) -> Fitted:

@@ -282,9 +282,14 @@ def table3(data: str | None, options: Options) -> Rows:
             nothing = np.zeros(len(frame))
             grid = Rated(frame, scores, {}, nothing, nothing).grid(humans=False)
             row: dict[str, Any] = {"domain": domain, "parameters": parameters, "systems": len(grid.systems)}
-            for key, statistic, place in (("r", "pearson", 0), ("acc", "accuracy", 1)):
-                row[key] = figure(Statistic(statistic, "system"), grid, "adapted").value
-                row[f"plain_{key}"] = figure(Statistic(statistic, "system"), grid, "plain").value
+            weights = draw_weights(np.random.default_rng(options.seed), len(grid.systems), RESAMPLES)
+            for key, kind, place in (("r", "pearson", 0), ("acc", "accuracy", 1)):
+                statistic = Statistic(kind, "system")
+                row[key] = figure(statistic, grid, "adapted").value
+                row[f"{key}_lower"], row[f"{key}_upper"] = interval(
+                    resampled(statistic, grid, "adapted", weights)
+                )
+                row[f"plain_{key}"] = figure(statistic, grid, "plain").value
                 row[f"paper_{key}"] = paper[number][place] / 100
             rows.append(row | {"before": float(before.mean()), "after": float(after.mean())})
     return rows
