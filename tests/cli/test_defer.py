@@ -127,6 +127,45 @@ def test_drawn_segments_give_means_with_intervals(scored, tmp_path, capsys):
     assert "people scored 64 of 160 segments" in said
 
 
+def test_an_estimate_writes_a_score_for_every_segment(scored, tmp_path, capsys):
+    drawn, out = str(tmp_path / "drawn.tsv"), str(tmp_path / "out.parquet")
+    assert main(["defer", scored, "--draw", "--budget", "40%", "-o", drawn]) == 0
+    capsys.readouterr()
+    assert main(["defer", drawn, "--estimate", "--human", "human", "-o", out]) == 0
+    assert "people scored 64 of 160 segments" in capsys.readouterr().out
+    frame = pl.read_parquet(out)
+    rows = run(capsys, drawn, "--estimate", "--human", "human", "-o", out)
+    was_drawn = pl.read_csv(drawn, separator="\t")["defer"].to_numpy()
+    human, score, combined = (
+        frame[name].cast(pl.Float64).to_numpy() for name in ("human", "score", "defer_combined")
+    )
+    np.testing.assert_array_equal(combined[was_drawn], human[was_drawn])
+    # The rest is the metric on the human scale: a line a system, with the slope of its language pair.
+    for row in rows:
+        of_system = frame.select((pl.col("lp") == row["lp"]) & (pl.col("system") == row["system"]))
+        own = of_system.to_series().to_numpy() & ~was_drawn
+        np.testing.assert_allclose(np.diff(combined[own]), row["slope"] * np.diff(score[own]), atol=1e-9)
+    assert main(["defer", drawn, "--estimate", "--human", "human", "-o", "-"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 321
+    assert printed[0].endswith("\tdefer_combined")
+    with pytest.raises(DoubtlessError, match="there is a column 'defer_combined' already"):
+        main(["defer", out, "--estimate", "--human", "human"])
+
+
+def test_drawing_by_a_column_keeps_systems_apart(scored, tmp_path):
+    """Each system gets its share of each group: the estimate rests on systems drawn by themselves."""
+    marked, drawn = str(tmp_path / "marked.parquet"), str(tmp_path / "drawn.parquet")
+    frame = pl.read_csv(scored, separator="\t").with_columns(doc=pl.col("seg") // 20)
+    frame.write_parquet(marked)
+    assert main(["defer", marked, "--draw", "--budget", "25%", "--by", "doc", "-o", drawn]) == 0
+    groups = pl.read_parquet(drawn).group_by("lp", "system", "doc")
+    counts = groups.agg(pl.col("defer").sum(), pl.col("defer_chance").sum())
+    assert len(counts) == 16
+    np.testing.assert_allclose(counts["defer_chance"], 5)
+    assert counts["defer"].is_between(4, 6).all()
+
+
 def test_human_scores_of_segments_that_were_not_drawn_do_not_count(scored, tmp_path, capsys):
     drawn = str(tmp_path / "drawn.tsv")
     assert main(["defer", scored, "--draw", "-o", drawn]) == 0
@@ -149,9 +188,101 @@ def test_the_curve_is_drawn(scored, capsys):
     assert "└" in said
 
 
+def test_the_curve_is_written_and_shares_are_given_by_groups(scored, tmp_path, capsys):
+    arguments = ["--simulate", "--human", "human", "--resamples", "0", "--rules", "random,score,drawn"]
+    out = str(tmp_path / "curve.tsv")
+    plain = run(capsys, scored, *arguments, "-o", out)["curves"]
+    frame = pl.read_csv(out, separator="\t")
+    assert frame.columns[:3] == ["rule", "share", "spearman"]
+    assert frame["spearman"].to_list() == pytest.approx([row["spearman"] for row in plain])
+    assert frame.filter(pl.col("rule") == "random")["gain"].null_count() == 11
+    by_system = run(capsys, scored, *arguments, "--by", "system")["curves"]
+    moved = [a["rule"] for a, b in zip(plain, by_system, strict=True) if a["spearman"] != b["spearman"]]
+    assert {"random", "score"} <= set(moved)
+    assert "drawn" not in moved  # systems share alike there anyway
+    assert main(["defer", scored, *arguments, "-o", "-"]) == 0
+    assert capsys.readouterr().out.startswith("rule\tshare\tspearman")
+
+
+@pytest.fixture
+def unbounded(scored, tmp_path) -> str:
+    """What `apply` writes if a group has too few calibration rows: no end on one side."""
+    path = tmp_path / "unbounded.tsv"
+    row = pl.int_range(pl.len())
+    frame = pl.read_csv(scored, separator="\t").drop("error")
+    ends = {"upper": pl.when(row == 7).then(float("inf")).otherwise("upper")}
+    frame.with_columns(**ends).write_csv(path, separator="\t")
+    return str(path)
+
+
+def test_an_infinite_interval_is_the_widest_and_nothing_to_other_rules(unbounded, tmp_path):
+    out = str(tmp_path / "out.parquet")
+    assert main(["defer", unbounded, "--rule", "width", "--budget", "1", "-o", out]) == 0
+    frame = pl.read_parquet(out)
+    assert frame["defer"].arg_max() == 7
+    assert frame["defer_reason"][7] == "interval inf wide"
+    for rule in ("score", "random"):
+        assert main(["defer", unbounded, "--rule", rule, "-o", out]) == 0
+        assert pl.read_parquet(out)["defer"].sum() == 64
+    with pytest.raises(DoubtlessError, match=r"unbounded.tsv:9: column 'upper' is inf"):
+        main(["defer", unbounded, "--rule", "confidence"])
+    with pytest.raises(DoubtlessError, match="finite"):
+        main(["defer", unbounded, "--rule", "width", "--draw"])
+
+
+@pytest.mark.parametrize("mode", [[], ["--draw"], ["--rule", "loss"]])
+def test_an_error_below_zero_is_none(scored, tmp_path, mode):
+    """The error of a regression may come out below zero."""
+    path, out = tmp_path / "negative.tsv", tmp_path / "out.parquet"
+    row = pl.int_range(pl.len())
+    frame = pl.read_csv(scored, separator="\t")
+    ranks = []
+    for error in (0.0, -0.5):
+        changed = frame.with_columns(error=pl.when(row == 3).then(error).otherwise("error"))
+        changed.write_csv(path, separator="\t")
+        assert main(["defer", str(path), *mode, "-o", str(out)]) == 0
+        ranks.append(pl.read_parquet(out)["defer"].to_list())
+    assert ranks[0] == ranks[1]
+
+
+def test_words_of_lists_are_not_counted(tmp_path):
+    path = tmp_path / "lists.jsonl"
+    path.write_text('{"mt": ["a", "b"], "score": 1, "error": 2}\n', encoding="utf-8")
+    with pytest.raises(DoubtlessError, match=r"column 'mt' holds List\(String\), expected text"):
+        main(["defer", str(path), "--unit", "words"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "option", "said"),
+    [
+        (
+            ["--simulate"],
+            ["--budget", "20%"],
+            r"--budget has no meaning with --simulate \(every budget is shown",
+        ),
+        (["--simulate"], ["--rule", "loss"], "--rule has no meaning with --simulate .--rules names"),
+        (["--simulate"], ["--only"], "--only has no meaning with --simulate"),
+        (["--simulate"], ["--name", "x"], "--name has no meaning with --simulate"),
+        (["--estimate"], ["--by", "system"], "--by has no meaning with --estimate"),
+        (["--estimate"], ["--only"], "--only has no meaning with --estimate"),
+        (["--estimate"], ["--budget", "3"], "--budget has no meaning with --estimate$"),
+        (["--estimate"], ["--range", "0,1"], "--range has no meaning with --estimate"),
+        (["--estimate"], ["--rules", "score"], "--rules has no meaning with --estimate"),
+        ([], ["--even", "1"], "--even has no meaning without --draw or --simulate"),
+        ([], ["--resamples", "9"], "--resamples has no meaning without --simulate"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(scored, mode, option, said):
+    with pytest.raises(DoubtlessError, match=said):
+        main(["defer", scored, *mode, "--human", "human", *option])
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--rule", "loss", "--range", "1,0"], "a range goes from a lower to a higher number, found '1,0'"),
+        (["--rule", "loss", "--range", "1"], "a range is two numbers LOW,HIGH, found '1'"),
+        (["-o", "marked.txt"], "unknown ending '.txt'"),
         (["--rule", "luck"], "there is no rule 'luck'"),
         (["--rule", "oracle-error"], "there is no rule 'oracle-error'"),
         (["--rule", "chance"], "needs a threshold"),

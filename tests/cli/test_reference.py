@@ -43,7 +43,7 @@ def described_options() -> dict[str, set[str]]:
         heading: {
             option
             for cell in re.findall(r"^\| (.*?) \|", text, flags=re.MULTILINE)
-            for option in re.findall(r"--[a-z][a-z-]*", cell)
+            for option in re.findall(r"--[a-z][a-z0-9-]*", cell)
         }
         for heading, text in zip(parts[1::2], parts[2::2], strict=True)
     }

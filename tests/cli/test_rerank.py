@@ -18,6 +18,7 @@ COLUMNS = [
     "cost",
     "finishing",
     "runner_up",
+    "runner_up_score",
     "chance",
     "flags",
 ]
@@ -63,9 +64,8 @@ def test_one_row_a_source_with_all_that_is_known(shipped, candidates, tmp_path, 
     assert frame["candidates"].to_list() == [5, 5, 1]
     assert ((frame["lower"] <= frame["score"]) & (frame["score"] <= frame["upper"])).all()
     assert (frame["cost"] <= 0.7).all()
-    assert (
-        frame["runner_up"].is_null().to_list() == frame["chance"].is_null().to_list() == [False, False, True]
-    )
+    for name in ("runner_up", "runner_up_score", "chance"):
+        assert frame[name].is_null().to_list() == [False, False, True]
     assert (frame["chance"].drop_nulls() > 0).all()
     signature = pl.read_parquet_metadata(out)["doubtless.signature"]
     assert "rerank:halving,budget:0.7,gamma:1,start:1" in signature
@@ -106,6 +106,7 @@ def test_lists_give_what_rows_give(shipped, candidates, tmp_path, capsys):
         "random",
         "logprob-sum",
         "logprob-avg",
+        "similar",
         "full",
     ],
 )
@@ -157,6 +158,10 @@ def test_the_table_for_people(shipped, candidates, capsys):
             "a budget of 0.1 does not take all candidates to their first exit",
         ),
         (["--method", "logprob-sum", "--logprob", "lp"], "no column 'lp'"),
+        (["--budget", "0.3"], "'race' has no budget"),
+        (["--method", "full", "--start", "2"], "'full' has no start"),
+        (["--method", "constant:0.5"], "'constant' needs the number of a layer"),
+        (["--gamma", "-3"], "gamma is a number of standard deviations from 0 on"),
         (["-m", "PLAIN"], "the model has no exits before its last layer"),
         (["-o", "out.doc"], "unknown ending"),
     ],
@@ -166,3 +171,43 @@ def test_mistakes_are_said_in_a_sentence(models, candidates, arguments, sentence
     model = [] if "-m" in given else ["-m", str(models / "exits")]
     with pytest.raises(DoubtlessError, match=sentence):
         main(["rerank", candidates, "--no-intervals", *model, *given])
+
+
+def test_columns_that_are_there_are_not_written_over(shipped, candidates, tmp_path, monkeypatch, capsys):
+    plain = str(tmp_path / "plain.tsv")
+    assert main(["rerank", candidates, "-m", shipped, "--lp", "de-en", "-o", plain]) == 0
+    expected = pl.read_csv(plain, separator="\t")
+    there = {name: pl.lit(f"my {name}") for name in ("score", "lower", "flags", "chance", "layer")}
+    path, out = str(tmp_path / "there.tsv"), str(tmp_path / "out.tsv")
+    pl.read_csv(candidates, separator="\t").with_columns(**there).write_csv(path, separator="\t")
+    arguments = ["rerank", path, "-m", shipped, "--lp", "de-en"]
+    assert main([*arguments, "--prefix", "best_", "-o", out]) == 0
+    found = pl.read_csv(out, separator="\t")
+    for name in there:
+        assert found[name].to_list() == [f"my {name}"] * 3
+    assert found.columns[-len(COLUMNS) :] == [f"best_{name}" for name in COLUMNS]
+    for name in COLUMNS:
+        assert found[f"best_{name}"].to_list() == expected[name].to_list()
+    # Without a prefix it is refused, before a model is opened.
+    opened = []
+    monkeypatch.setattr("doubtless.neural.runtime.open_engine", lambda *_, **__: opened.append(1))
+    with pytest.raises(DoubtlessError, match="there is a column 'score' already .choose a --prefix"):
+        main(arguments)
+    assert not opened
+    capsys.readouterr()
+
+
+def test_a_column_of_layers_stays(models, candidates, tmp_path, capsys):
+    path = str(tmp_path / "layers.tsv")
+    pl.read_csv(candidates, separator="\t").with_columns(layer=pl.lit(7)).write_csv(path, separator="\t")
+    assert main(["rerank", path, "-m", str(models / "exits"), "--no-intervals"]) == 0
+    head, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[head.index("layer")] for row in rows] == ["7", "7", "7"]
+
+
+def test_lists_that_are_no_candidates_are_said_with_their_place(models, tmp_path):
+    path = tmp_path / "lists.jsonl"
+    rows = [{"src": "Haus", "mt": ["house"]}, {"src": "Hund", "mt": ["dog", None]}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    with pytest.raises(DoubtlessError, match=r"lists.jsonl:2: one of the candidates is missing"):
+        main(["rerank", str(path), "-m", str(models / "exits"), "--no-intervals"])

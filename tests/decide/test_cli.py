@@ -159,6 +159,15 @@ def test_a_gaussian_process_brings_its_whole_distribution(tmp_path, capsys):
             "weights are numbers separated by commas, found ','",
         ),
         (["--w", "-3", "--score", "minutes", "--sd", "sd"], "a weight is a positive number, found -3"),
+        (["--w", "1e300", "--score", "minutes", "--sd", "sd"], r"weight 1e\+300 is too large"),
+        (
+            ["--w", "1e300", "--loss", "aq", "--score", "minutes", "--sd", "sd"],
+            r"weight 1e\+300 is too large",
+        ),
+        (
+            ["--w", "3", "--score", "minutes", "--sd", "sd", "--range", "9,0"],
+            "from a lower to a higher number",
+        ),
         (["--w", "3,3.0", "--score", "minutes", "--sd", "sd"], "a weight is given twice"),
         (["--w", "3", "--loss", "mse", "--score", "minutes", "--sd", "sd"], "there is no loss 'mse'"),
         (

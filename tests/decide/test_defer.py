@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -15,7 +16,7 @@ from doubtless.decide.budget import Price, allowance, spend, word_counts
 from doubtless.decide.defer import RULES, Case, chance_of_bad, expected_loss, reason, urgency
 from doubtless.decide.losses import Loss
 from doubtless.decide.simulate import Setting, curves
-from doubtless.errors import InputError
+from doubtless.errors import InputError, UndefinedError
 from doubtless.forecast import ErrorEstimate, Gaussian, Quantiles, Samples
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
@@ -74,6 +75,29 @@ def test_the_expected_loss_is_that_of_a_normal_error(costly):
     np.testing.assert_allclose(linear, 2.5 * np.array([0.5, 2.0]), rtol=1e-6)
     square = expected_loss(Case(forecast, loss=Loss("aq", 4, costly)))
     np.testing.assert_allclose(square, 2.5 * sd**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("costly", "sign"), [("under", 1), ("over", -1)])
+@pytest.mark.parametrize("w", [1e-3, 0.7, 12.0, 30.0])
+def test_the_expected_linex_loss_is_the_closed_form_of_a_normal_error(costly, sign, w):
+    """``E[exp(cX)]`` is ``exp(c mean + c^2 variance / 2)``, most of it c standard deviations out."""
+    sd = np.array([0.1, 0.5, 1.0])
+    found = expected_loss(Case(Gaussian([4.0, 0.0, -7.0], sd), loss=Loss("linex", w, costly)))
+    np.testing.assert_allclose(found, np.expm1(w**2 * sd**2 / 2), rtol=1e-6)
+    # A score that is not the mean: the median of a distribution with two widths, against brute force.
+    quantiles = Quantiles((0.25, 0.5, 0.75), np.array([[-0.1, 0.0, 0.5]]))
+    z = np.linspace(-60, 60, 100_001)
+    x = sign * w * np.where(z < 0, 0.1, 0.5) * z / stats.norm.ppf(0.75)
+    by_hand = np.trapezoid(np.exp(x + stats.norm.logpdf(z)) - (x + 1) * stats.norm.pdf(z), z)
+    found = expected_loss(Case(quantiles, loss=Loss("linex", w, costly)))
+    assert found[0] == pytest.approx(by_hand, rel=1e-4)
+
+
+def test_an_expected_loss_beyond_numbers_is_refused():
+    case = Case(Gaussian([0.0, 0.0], [1.0, 9.0]), loss=Loss("linex", 12.0))
+    with pytest.raises(UndefinedError, match="the expected loss of row 2 is infinite or too large"):
+        urgency("loss", case)
+    assert np.isfinite(urgency("loss", replace(case, bounds=(-5.0, 5.0)))).all()
 
 
 def test_the_loss_is_per_unit_of_cost(forecast):
@@ -177,6 +201,32 @@ def test_curves_are_those_of_a_plain_loop():
             mixed[place] = case.human[place]
         means = [[values[setting.system == s].mean() for s in range(5)] for values in (mixed, case.human)]
         assert row["spearman"] == pytest.approx(stats.spearmanr(*means).statistic)
+
+
+@pytest.mark.parametrize("strata", ["systems", "documents"])
+def test_strata_are_those_of_the_verb(strata):
+    """With equal costs, exactly what is chosen there; small groups leave much to the most urgent of all."""
+    setting = a_setting(4)
+    groups = setting.system if strata == "systems" else setting.segment // 4
+    setting = replace(setting, cost=np.ones(150), strata=groups)
+    shares = (0.0, 0.1, 0.25, 0.5, 0.9, 1.0)
+    for row in curves([setting], ["confidence", "score"], shares=shares, resamples=0):
+        wish = urgency(row["rule"], setting.case)
+        chosen = spend(wish, setting.cost, row["share"] * 150, groups)
+        mixed = np.where(chosen, setting.case.human, setting.case.forecast.score)
+        means = [[v[setting.system == s].mean() for s in range(5)] for v in (mixed, setting.case.human)]
+        assert row["spearman"] == pytest.approx(stats.spearmanr(*means).statistic)
+
+
+def test_one_stratum_is_none():
+    setting = a_setting(5)
+    rules = ["random", "confidence", "drawn"]
+    plain, one = (
+        curves([replace(setting, strata=strata)], rules, shares=SHARES, resamples=5)
+        for strata in (None, np.zeros(150))
+    )
+    for a, b in zip(plain, one, strict=True):
+        assert a == pytest.approx(b)
 
 
 def test_a_resample_of_all_segments_once_is_the_data():

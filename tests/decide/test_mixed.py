@@ -100,7 +100,9 @@ def world(rng: np.random.Generator, segments: int, doubt_is_right: bool):
     return system, score, human, doubt if doubt_is_right else rng.permutation(doubt)
 
 
-def covered(share: float, segments: int, doubt_is_right: bool, seed: int, beyond: bool = False):
+def covered(
+    share: float, segments: int, doubt_is_right: bool, seed: int, *, beyond: bool = False, document: int = 0
+):
     """How often intervals hold each system's mean, and how often the better system is called better."""
     rng = np.random.default_rng(seed)
     held = np.zeros(SYSTEMS)
@@ -109,8 +111,9 @@ def covered(share: float, segments: int, doubt_is_right: bool, seed: int, beyond
         system, score, human, doubt = world(rng, segments, doubt_is_right)
         means = human.reshape(SYSTEMS, -1).mean(axis=1)
         cost = rng.integers(5, 40, len(system))
-        p = chances(doubt, cost, share * cost.sum(), strata=system)
-        drawn = draw(p, system, seed=rng)
+        strata = system * segments + np.arange(len(system)) % segments // document if document else system
+        p = chances(doubt, cost, share * cost.sum(), strata=strata)
+        drawn = draw(p, strata, seed=rng)
         made = estimate(system, score, np.where(drawn, human, np.nan), p, beyond=beyond)
         truth = 0.2 * np.arange(SYSTEMS) - 0.5 * 0.6 if beyond else means
         held += (made.found.lower <= truth) & (truth <= made.found.upper)
@@ -128,6 +131,13 @@ def test_intervals_of_system_means_hold_under_deferral(share, segments, doubt_is
     low, high = stats.binom.interval(0.999, RUNS, 0.95)
     assert (held >= low / RUNS - 0.01).all()
     assert (held <= high / RUNS + 0.01).all()
+    assert false_alarms <= 0.05
+
+
+def test_intervals_hold_if_each_document_of_a_system_gets_its_share():
+    """Of documents as short as three segments often none is drawn: a system's number is left to chance."""
+    held, false_alarms = covered(0.2, 120, doubt_is_right=True, seed=11, document=3)
+    assert 0.93 <= held.mean() <= 0.97
     assert false_alarms <= 0.05
 
 

@@ -5,11 +5,14 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
+from doubtless.conformal.split import SplitConformal
 from doubtless.decide.candidates import Pools, one_row_each
-from doubtless.decide.race import TO_SD, Halving, Race, ahead, budget_of
+from doubtless.decide.race import TO_SD, Finish, Halving, Race, ahead, budget_of, run
 from doubtless.decide.rerank import Choices, Method, Reranked, Trace, replay
 from doubtless.errors import InputError
+from doubtless.forecast import Gaussian
 from doubtless.segments import as_table
 
 EXITS = np.arange(1, 7)
@@ -215,6 +218,53 @@ def test_the_runner_up_is_the_best_of_the_others():
         assert found.runner_up[source] == expected
 
 
+def finished(recorded: Trace, method: Method) -> tuple[Choices, Race]:
+    """A race whose chosen candidates were taken to the last exit."""
+    policy = method.policy
+    course = method.start_race(recorded.exits, recorded.present)
+    run(policy, course, recorded.advance)
+    choices = Choices.of(policy, course)
+    run(Finish(choices.chosen), course, recorded.advance)
+    return choices, course
+
+
+CHOOSING = [Method("ucb"), Method("ucb-paper"), Method("race", start=2), Method("constant", 2)]
+
+
+@given(seed=st.integers(0, 10_000))
+@pytest.mark.parametrize("method", CHOOSING, ids=lambda method: method.signature)
+def test_a_runner_up_is_expected_to_move_as_those_that_went_further_did(seed, method):
+    recorded = trace(seed)
+    choices, course = finished(recorded, method)
+    for source, (chosen, other) in enumerate(zip(choices.chosen, choices.runner_up, strict=True)):
+        score, place = recorded.score[source], course.place[source]
+        assert course.levelled[source, chosen] == pytest.approx(score[chosen, -1])
+        if other < 0:
+            continue
+        expected = score[other, place[other] - 1]
+        for layer in range(place[other], len(EXITS)):
+            further = place > layer
+            expected += np.mean(score[further, layer] - score[further, layer - 1])
+        assert course.levelled[source, other] == pytest.approx(expected)
+    # Nothing but the chosen one was moved, and no more than was said to be lacking.
+    assert (course.spent == choices.spent + choices.finishing).all()
+
+
+@given(seed=st.integers(0, 10_000))
+@pytest.mark.parametrize("kind", ["ucb", "halving", "race"])
+def test_what_moves_all_alike_is_no_lead_over_the_runner_up(seed, kind):
+    recorded = trace(seed)
+    movement = np.random.default_rng(seed).normal(size=(len(recorded.score), 1, len(EXITS)))
+    moved = Trace(EXITS, recorded.present, recorded.score + movement, recorded.change)
+
+    def lead(one):
+        choices, course = finished(one, Method(kind))
+        sources, other = np.arange(len(one.present)), choices.runner_up
+        return (course.levelled[sources, choices.chosen] - course.levelled[sources, other])[other >= 0]
+
+    np.testing.assert_allclose(lead(recorded), lead(moved), atol=1e-9)
+
+
 def test_who_leads_by_more_than_the_doubt():
     race = Race(EXITS, np.array([[True, True, True], [True, False, False]]), np.full(2, 18.0))
     assert not ahead(race, 1.0).any()  # nobody has begun
@@ -243,11 +293,51 @@ def test_the_chance_is_that_of_two_normal_errors():
     assert np.isnan(alone.chance()).all()
 
 
+def test_the_promise_for_the_best_of_many_needs_a_smaller_alpha():
+    """Errors as large as the differences between candidates: the best score is mostly too high."""
+    random = np.random.default_rng(0)
+    alpha, sources, candidates = 0.1, 4_000, 12
+
+    def scored(*shape):
+        human = random.normal(size=shape)
+        return human, human + random.normal(size=shape)
+
+    known, forecast = scored(5_000)
+    human, score = scored(sources, candidates)
+    best = np.arange(sources), score.argmax(axis=1)
+
+    def coverage(alpha):
+        fitted = SplitConformal(alpha).fit(Gaussian(forecast, np.ones(len(forecast))), known)
+        return fitted.intervals(Gaussian(score[best], np.ones(sources))).covers(human[best]).mean()
+
+    # Given its score s a candidate's error is normal about s/2, of variance 1/2; the best s has this density:
+    at = np.linspace(-8, 12, 4_001)
+    density = candidates * norm.pdf(at, scale=np.sqrt(2)) * norm.cdf(at, scale=np.sqrt(2)) ** (candidates - 1)
+    reach = norm.ppf(1 - alpha / 2)
+    covered = np.diff(norm.cdf([[-reach], [reach]], loc=at / 2, scale=np.sqrt(1 / 2)), axis=0)[0]
+    expected = np.trapezoid(density * covered, at)
+    assert expected == pytest.approx(0.73, abs=0.005)
+    assert coverage(alpha) == pytest.approx(expected, abs=0.03)
+    slack = 3 * np.sqrt(alpha * (1 - alpha) / sources)
+    assert coverage(alpha / candidates) > 1 - alpha - slack
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda: Method("best"), "a method is one of"),
-        (lambda: Method.parse("constant"), "needs a positive number: constant:6"),
+        (lambda: Method.parse("constant"), "needs the number of a layer: constant:6"),
+        (lambda: Method.parse("constant:0.5"), "needs the number of a layer: constant:6"),
+        (lambda: Method.parse("constant:inf"), "needs the number of a layer"),
+        (lambda: Method.parse("constant:nan"), "needs the number of a layer"),
+        (lambda: Method.parse("confidence:inf"), "needs a positive number: confidence:0.1"),
+        (lambda: Method.parse("ucb:7"), "'ucb' takes no number, found 7"),
+        (lambda: Method.parse("ucb:0"), "'ucb' takes no number, found 'ucb:0'"),
+        (lambda: Method("ucb", gamma=-3.0), "gamma is a number of standard deviations from 0 on, found -3"),
+        (lambda: Method("ucb", lead=float("nan")), "lead is a number of standard deviations"),
+        (lambda: Method("ucb", start=0), "start is a layer from 1 on, found 0"),
+        (lambda: Method.parse("race", budget=0.5), "'race' has no budget: only halving, ucb, .* have"),
+        (lambda: Method.parse("full", gamma=2.0), "'full' has no gamma: only race, .* have"),
         (lambda: Method.parse("confidence:soon"), "'soon' in 'confidence:soon' is not a number"),
         (lambda: replay(trace(), Method("ucb", budget=1.5)), "a share of the full cost"),
         (
@@ -296,9 +386,35 @@ def test_lists_become_rows_with_all_that_is_as_long():
     assert table.frame["system"].to_list() == ["a", "b", "a"]
     assert table.frame["tags"].to_list() == [["x"], ["x"], ["x"]]
     assert table.lines.tolist() == [1, 1, 2]
-    with pytest.raises(InputError, match="row 1: the source has no candidate"):
-        one_row_each(
-            as_table(pl.DataFrame({"src": ["Haus"], "mt": [[]]}, schema_overrides={"mt": pl.List(str)}))
-        )
-    with pytest.raises(InputError, match="no column 'src'"):
-        one_row_each(as_table([{"mt": ["house", "home"]}]))
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"src": "Haus", "mt": []}, "row 2: the source has no candidate"),
+        ({"src": "Haus", "mt": None}, "row 2: the source has no candidate"),
+        ({"src": "Haus", "mt": ["house", None]}, r"row 2: one of the candidates is missing \(null\)"),
+    ],
+)
+def test_every_candidate_of_a_list_is_there(row, sentence):
+    with pytest.raises(InputError, match=sentence):
+        one_row_each(as_table([{"src": "Hund", "mt": ["dog"]}, row]))
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"mt": ["house", "home"]}, "no column 'src'"),
+        (
+            {"src": "Haus", "mt": [["house"], ["home"]]},
+            r"'mt' holds List\(List.*expected texts or lists of texts",
+        ),
+        ({"src": "Haus", "mt": {"text": "house"}}, "'mt' holds Struct.*expected texts or lists of texts"),
+        ({"src": ["Haus", "Hund"], "mt": ["house", "dog"]}, r"'src' holds List.*expected one value for all"),
+        ({"src": ["Haus"], "mt": "house"}, "'src' holds List"),
+        ({"src": "Haus", "ref": ["home", "house"], "mt": ["house", "home"]}, "'ref' holds List"),
+    ],
+)
+def test_candidates_are_texts_and_share_a_source(row, sentence):
+    with pytest.raises(InputError, match=sentence):
+        one_row_each(as_table([row]))

@@ -11,7 +11,9 @@ pytest.importorskip("transformers")
 from tiny import TEXTS, write_encoder  # noqa: E402
 
 from doubtless.decide.candidates import Pools  # noqa: E402
-from doubtless.decide.rerank import Method, Trace, replay, rerank  # noqa: E402
+from doubtless.decide.race import run  # noqa: E402
+from doubtless.decide.rerank import Choices, Method, Trace, replay, rerank  # noqa: E402
+from doubtless.decide.similarity import similarities  # noqa: E402
 from doubtless.neural.checkpoint import new_model  # noqa: E402
 from doubtless.neural.config import ModelConfig  # noqa: E402
 from doubtless.neural.runtime import torch_engine  # noqa: E402
@@ -26,6 +28,7 @@ METHODS = [
     Method("constant", 2),
     Method("confidence", 0.2),
     Method("random", budget=0.5),
+    Method("similar", budget=0.5),
     Method("full"),
 ]
 
@@ -55,6 +58,25 @@ def candidates():
     return table, {name: table.column(name).to_list() for name in ("src", "mt")}
 
 
+def expected_of_runner_up(recorded, method, preference, alike):
+    """The runner-up's score brought to the last exit by the mean steps of those that went further."""
+    policy = method.policy
+    course = method.start_race(recorded.exits, recorded.present, preference, alike)
+    run(policy, course, recorded.advance, method.lead)
+    choices = Choices.of(policy, course)
+    found = []
+    for score, place, chosen, other in zip(
+        recorded.score, course.place, choices.chosen, choices.runner_up, strict=True
+    ):
+        place[chosen] = course.depth
+        steps = [
+            np.mean((score[:, layer] - score[:, layer - 1])[place > layer])
+            for layer in range(place[other], course.depth)
+        ]
+        found.append(score[other, place[other] - 1] + sum(steps))
+    return np.array(found)
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.signature)
 @pytest.mark.parametrize("memory", [0, 30_000, 1 << 30])
 def test_live_and_replayed_choices_are_the_same(engine, candidates, method, memory):
@@ -62,7 +84,8 @@ def test_live_and_replayed_choices_are_the_same(engine, candidates, method, memo
     pools = Pools.of(table)
     preference = np.random.default_rng(1).random(pools.rows.shape)
     recorded = Trace.of(engine, texts, pools)
-    expected = replay(recorded, method, preference)
+    alike = similarities(texts["mt"], pools.rows)
+    expected = replay(recorded, method, preference, alike)
     found = rerank(engine, texts, pools, method, preference=preference, memory=memory)
     sources = np.arange(len(pools))
     np.testing.assert_array_equal(found.row, pools.rows[sources, expected.chosen])
@@ -73,6 +96,15 @@ def test_live_and_replayed_choices_are_the_same(engine, candidates, method, memo
     whole = engine.score(texts).outputs
     for name, values in found.outputs.items():
         np.testing.assert_allclose(values, whole[name][found.row], atol=1e-6)
+    # Of the runner-up, what is known of it brought to the last layer; the very score if it was there.
+    sign = 1 if engine.config.direction == "higher" else -1
+    final = sign * recorded.final[sources, expected.runner_up]
+    levelled = sign * expected_of_runner_up(recorded, method, preference, alike)
+    has_other = found.runner_up >= 0
+    np.testing.assert_allclose(found.other["score"][has_other], levelled[has_other], atol=1e-5)
+    sure = has_other & (found.other["doubt"] == 0)
+    np.testing.assert_allclose(found.other["score"][sure], final[sure], atol=1e-5)
+    assert np.isfinite(found.other["score"]).all()
     assert found.candidates.tolist() == [7, 1, 12, 4]
     if method.kind == "full":
         best = recorded.final.max(axis=1)

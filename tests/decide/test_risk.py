@@ -299,6 +299,31 @@ def test_too_few_calibration_rows_are_said():
     assert decide(forecast, Loss("al", 6), distribution=few, bounds=(0, 7))[0] == 7
 
 
+@pytest.mark.parametrize("costly", ["under", "over"])
+@pytest.mark.parametrize("kind", ["al", "aq"])
+def test_the_most_extreme_weights_are_answered_and_those_beyond_refused(kind, costly):
+    forecast = Gaussian([0.0], [1.0])
+    sign = 1 if costly == "under" else -1
+    found = decide(forecast, Loss(kind, 1e12, costly))[0]
+    if kind == "al":
+        assert sign * found == pytest.approx(stats.norm.isf(1 / (1e12 + 1)), abs=1e-4)
+    else:
+        # The mean excess over the expectile, times the weight, is the mean shortfall.
+        excess = stats.norm.pdf(found) - sign * found * stats.norm.sf(sign * found)
+        assert 1e12 * excess == pytest.approx(sign * found + excess, rel=1e-2)
+    assert decide(forecast, Loss(kind, 1e-12, costly))[0] == pytest.approx(-found, abs=1e-3)
+    for w, said in ((1e300, "weight 1e\\+300 is too large"), (1e-300, "weight 1e-300 is too small")):
+        with pytest.raises(InputError, match=said):
+            decide(forecast, Loss(kind, w, costly))
+
+
+def test_decisions_beyond_numbers_are_said_to_be_so():
+    """And not to lack calibration rows, where there is no calibration."""
+    for loss in (Loss("al", 1e12), Loss("linex", 1e12)):
+        with pytest.raises(InputError, match="the decision of row 2 is too large for a number"):
+            decide(Gaussian([0.0, 0.0], [1.0, 1e308]), loss)
+
+
 def test_groups_without_calibration_rows_are_said():
     forecast = Gaussian([0.0, 0.0], [1.0, 1.0])
     fitted = PredictiveDistribution.fit(

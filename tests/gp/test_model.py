@@ -12,7 +12,7 @@ from scipy.stats import norm
 from doubtless import Gaussian, InputError, WarpedGaussian
 from doubtless.gp import model as gp_model
 from doubtless.gp.kernels import KERNELS, find_kernel
-from doubtless.gp.likelihood import Parameters
+from doubtless.gp.likelihood import Parameters, SingularError
 from doubtless.gp.model import FittedGP, GaussianProcess, exact_posterior, sparse_posterior
 from doubtless.gp.optimise import Problem, Search
 from doubtless.gp.warping import LabelScale, Warping
@@ -160,6 +160,17 @@ def test_many_rows_rest_on_few(monkeypatch):
         GaussianProcess(search=Search(exact=True)).fit(x, y)
 
 
+def test_a_summary_without_a_positive_covariance_is_said(monkeypatch):
+    def singular(*_):
+        raise SingularError
+
+    monkeypatch.setattr(gp_model, "MOST_ROWS", 30)
+    monkeypatch.setattr(gp_model, "sparse_posterior", singular)
+    x, y = rows(40)
+    with pytest.raises(InputError, match=r"^the search found no positive covariance of the rows"):
+        GaussianProcess(search=Search(restarts=1)).fit(x, y)
+
+
 def test_a_summary_by_all_rows_is_the_posterior():
     x, y = rows(60)
     problem = Problem(x, y, find_kernel("mat32"), Warping.parse("none"))
@@ -178,6 +189,8 @@ def test_a_summary_by_all_rows_is_the_posterior():
 X, Y = rows(20)
 ODD = X.copy()
 ODD[3, 1] = np.nan
+LARGE = X.copy()
+LARGE[4, 2] = 1e200
 
 
 @pytest.mark.parametrize(
@@ -194,6 +207,16 @@ ODD[3, 1] = np.nan
         (lambda: GaussianProcess().fit(X[:1], Y[:1]), "a Gaussian process needs at least 2 rows, found 1"),
         (lambda: GaussianProcess().fit(ODD, Y, ["a", "b", "c"]), "feature 'b' is not finite in row 4"),
         (lambda: GaussianProcess().fit(X, np.full(20, np.nan)), "the label is not finite in row 1"),
+        (
+            lambda: GaussianProcess().fit(LARGE, Y, ["a", "b", "c"]),
+            r"feature 'c' is 1e\+200 in row 5: too large",
+        ),
+        (lambda: GaussianProcess().fit(X, LARGE[:, 2]), r"the label is 1e\+200 in row 5: too large"),
+        (
+            lambda: GaussianProcess().fit(np.column_stack([X, 1e-200 * Y]), Y),
+            "feature '4' is constant: it says nothing, leave it out",
+        ),
+        (lambda: GaussianProcess().fit(X, 1e-200 * Y), "all labels are nearly .*: they differ by too little"),
         (lambda: GaussianProcess().fit(X, np.ones(20)), "all labels are 1: there is nothing to learn"),
         (lambda: GaussianProcess().fit(X, Y[:5]), "expected one label a row, found .*"),
         (lambda: GaussianProcess().fit(X[:, :0], Y), "a Gaussian process needs at least one feature"),

@@ -118,6 +118,26 @@ def test_a_file_of_features_is_given_twice(files, capsys):
         main(["gp", "score", names["test"], *options, "--features", "x", "--where", "length > 3"])
 
 
+def test_a_file_of_features_that_no_model_asks_for_is_refused(files):
+    folder, names = files
+    assert fit(names, folder / "model", "--columns", "length") == 0
+    options = ["--model", str(folder / "model"), "--features", "none.feats"]
+    for verb in (["gp", "score"], ["risk", "--w", "3"]):
+        with pytest.raises(
+            InputError, match=r"^the model takes no features from a file: leave out none\.feats"
+        ):
+            main([*verb, names["test"], *options])
+
+
+def test_a_number_too_large_is_refused_and_nothing_is_saved(files):
+    folder, _ = files
+    table = folder / "large.csv"
+    pl.DataFrame({"x": [1.0, 2.0, 1e200], "human": [1.0, 2.0, 3.0]}).write_csv(table)
+    with pytest.raises(InputError, match=r"^feature 'x' is 1e\+200 in row 3: too large$"):
+        main(["gp", "fit", str(table), "--columns", "x", "-o", str(folder / "none")])
+    assert not (folder / "none").exists()
+
+
 def test_texts_alone_are_enough(files, capsys):
     folder, names = files
     assert fit(names, folder / "model", "--corpus", str(folder / "corpus.tsv")) == 0

@@ -313,6 +313,27 @@ def test_one_annotator_is_compared_with_the_segments_students_t():
     assert found.high - found.value == pytest.approx(found.error * t.ppf(0.975, 59))
 
 
+@pytest.mark.parametrize("annotators", [1, 3])
+def test_one_segment_a_group_says_nothing_about_chance(annotators):
+    rng = np.random.default_rng(19)
+    judged = annotated(rng, segments=2, annotators=annotators)
+    segment, group = np.unique(judged.group, return_index=True)[1], judged.groups
+    alone = judged.of_segments(np.isin(np.arange(len(judged.group)), segment))
+    assert len(alone.group) == len(alone.groups) == len(group)
+    (found,) = differences(alone, resamples=50)
+    assert np.isfinite(found.value)
+    assert np.isnan([found.p, found.p_holm, found.low, found.high, found.error]).all()
+
+
+def test_a_difference_that_no_draw_moves_is_of_unknown_error():
+    # Each segment has one wrong word; one metric always puts it first, the other always last.
+    wrong = np.tile([1.0, 0.0], 5)
+    judged = Judged({"m": wrong, "n": -wrong}, {"a": wrong}, np.arange(10) // 2, ["de"] * 5)
+    (found,) = differences(judged, resamples=50)
+    assert found.value == pytest.approx(0.5)
+    assert np.isnan([found.p, found.low, found.high]).all()
+
+
 def opinionated(rng, annotators, segments, size=8):
     """Two equally good metrics of two kinds of errors; annotators care more about one kind or the other."""
     n = segments * size

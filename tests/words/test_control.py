@@ -202,6 +202,7 @@ def test_damage_is_named():
     ("call", "message"),
     [
         (lambda: choose_threshold([1.0], [False], "f1"), "no calibration word is wrong"),
+        (lambda: choose_threshold([], [], "f1"), "no calibration word is wrong"),
         (lambda: choose_threshold([1.0], [True], "recall"), "with a level"),
         (lambda: choose_threshold([1.0], [True], "recall", 1.5), "a recall lies above 0"),
         (lambda: control_missed([1.0], [False], [0], 0.1), "nothing to promise"),

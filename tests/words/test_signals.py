@@ -348,6 +348,20 @@ def test_the_prompt_and_the_languages_reach_the_model(folders):
     assert np.abs(one - two).max() > 1e-3
 
 
+def test_a_model_can_be_told_other_languages(folders):
+    model = open_translation_model(folders["mbart"], lp="de-en")
+    other = model.told("en-de")
+    backwards = open_translation_model(folders["mbart"], lp="en-de")
+    assert model.is_told_languages
+    assert other.encode("Haus", "house") == backwards.encode("Haus", "house")
+    assert model.encode("Haus", "house") != other.encode("Haus", "house")  # each says its own, in any order
+    assert not open_translation_model(folders["marian"]).is_told_languages
+    prompted = open_translation_model(folders["gpt2"], lp="de-en", template="{source} {src} {target} ")
+    assert prompted.is_told_languages
+    read = prompted.tokenizer.decode(prompted.told("et-fi").encode("Haus", "house").target)
+    assert read == "et Haus fi house"
+
+
 @pytest.mark.parametrize("name", ["nonsense", "entropy:2", "ll-kl:x", "ll-kl:"])
 def test_wrong_names_of_signals_are_refused(name):
     with pytest.raises(InputError):
@@ -380,3 +394,20 @@ def test_recorded_probabilities_need_no_model():
         recorded_signals("a", "a", [-1, -1, -1])
     with pytest.raises(InputError, match="not a finite number"):
         recorded_signals("a", "a", [float("nan")])
+
+
+@pytest.mark.parametrize(
+    ("units", "logprobs", "message"),
+    [
+        ("a b", -0.5, "a list of numbers, found '-0.5'"),
+        ("a b", ["x", "y"], "a list of numbers"),
+        ("a b", [[-0.5], [-0.2]], "a list of numbers"),
+        ("a b", [-0.5, None], "not a finite number"),
+        (5, [-0.5], "a text or a list of texts, found '5'"),
+        (["a", 5], [-0.5, -0.2], "a text or a list of texts"),
+        ("a b", [-0.5], "1 log-probabilities for 2 units"),
+    ],
+)
+def test_what_was_recorded_wrongly_is_said(units, logprobs, message):
+    with pytest.raises(InputError, match=message):
+        recorded_signals("a b", units, logprobs)

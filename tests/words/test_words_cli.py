@@ -76,6 +76,48 @@ def test_signals_of_a_model_beside_the_tagger(parallel, marian, capsys):
     assert "passes:3|seed:0" in found["signature"]
 
 
+def test_a_tagger_says_probabilities_or_marks_spans(parallel, tmp_path, capsys):
+    from doubtless.words.tagger import open_tagger, tag_words
+
+    out = tmp_path / "words.parquet"
+    assert main(["words", *parallel, "--lp", "en-de", "--form", "binary", "-o", str(out)]) == 0
+    marks = pl.read_parquet(out)
+    tagged = tag_words(open_tagger(), {"src": SRC, "mt": MT}, ["en-de"] * 3)
+    assert marks["tagger"].to_list() == [x for own in tagged for x in own.on(own.words, "binary")]
+    assert "|form:binary" in pl.read_parquet_metadata(out)["doubtless.signature"]
+    assert json.loads(pl.read_parquet_metadata(out)["doubtless.signals"])["tagger"].endswith("|form:binary")
+
+
+def test_all_layers_are_columns_of_which_one_can_be_named(parallel, marian, capsys):
+    assert main(["words", *parallel, "-m", marian, "--signals", "entropy,ll-kl:all"]) == 0
+    every = table_of(capsys.readouterr().out)
+    names = [f"ll-kl:{layer}" for layer in range(3)]
+    assert every.columns[every.columns.index("end") + 1 : -1] == ["entropy", *names]
+    assert main(["words", *parallel, "-m", marian, "--signals", "ll-kl:1", "--threshold", "0.5"]) == 0
+    assert table_of(capsys.readouterr().out)["ll-kl:1"].to_list() == every["ll-kl:1"].to_list()
+
+
+def test_each_row_is_read_in_its_own_languages(tmp_path, capsys):
+    pytest.importorskip("torch")
+    from tiny_mt import write_model
+
+    model = str(write_model("mbart", tmp_path / "mbart"))
+    rows = [("de-en", "Haus", "The cat."), ("en-de", "The cat.", "Haus"), ("de-en", "Dach", "The roof.")]
+    frame = pl.DataFrame(rows, schema=["lp", "src", "mt"], orient="row")
+    path = tmp_path / "pairs.tsv"
+    write(frame, path)
+    assert main(["words", str(path), "-m", model]) == 0
+    together = table_of(capsys.readouterr().out)
+    for lp in ("de-en", "en-de"):
+        assert main(["words", str(path), "-m", model, "--where", f"lp = '{lp}'"]) == 0
+        alone = table_of(capsys.readouterr().out)
+        own = together.filter(pl.col("lp") == lp)
+        assert own["word"].to_list() == alone["word"].to_list()
+        assert own["surprisal"].to_list() == pytest.approx(alone["surprisal"].to_list(), abs=1e-5)
+    with pytest.raises(DoubtlessError, match="--languages are one pair, found de-en, en-de"):
+        main(["words", str(path), "-m", model, "--languages", "de_DE,en_XX"])
+
+
 def test_a_sum_over_tokens_is_at_least_their_maximum(parallel, marian, capsys):
     frames = {}
     for join in ("max", "mean", "sum"):
@@ -130,6 +172,29 @@ def test_recorded_probabilities(recorded, tmp_path, capsys):
     assert frame["flags"].to_list() == [*[""] * 3, "unrecorded", "unrecorded", *[""] * 3]
     assert "bad" not in frame.columns
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"nmt_logprobs": -0.5}, "bad.jsonl:1: log-probabilities are a list of numbers, found '-0.5'"),
+        ({"nmt_logprobs": ["x", "y"]}, "bad.jsonl:1: log-probabilities are a list of numbers"),
+        ({"nmt_logprobs": "high"}, "bad.jsonl:1: 'high' is not a list of log-probabilities"),
+        ({"nmt_tok": 5}, "bad.jsonl:1: subword units are a text or a list of texts, found '5'"),
+    ],
+)
+def test_records_that_cannot_be_used_are_said_with_their_place(row, message, tmp_path):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps({"mt": "a b", "nmt_tok": "a b", "nmt_logprobs": [-0.5, -0.2], **row}) + "\n")
+    with pytest.raises(DoubtlessError, match=message):
+        main(["words", str(path), "--signals", "surprisal"])
+
+
+def test_units_may_be_a_list(tmp_path, capsys):
+    path = tmp_path / "units.jsonl"
+    path.write_text(json.dumps({"mt": "a b", "nmt_tok": ["a", "b"], "nmt_logprobs": [-0.5, -0.2]}) + "\n")
+    assert main(["words", str(path), "--signals", "surprisal"]) == 0
+    assert table_of(capsys.readouterr().out)["surprisal"].to_list() == [0.5, 0.2]
 
 
 def test_a_number_decides_which_words_are_bad(recorded, tmp_path, capsys):
@@ -310,6 +375,9 @@ def test_the_page_holds_the_texts_and_nothing_from_elsewhere(parallel, tmp_path,
         (["--signals", "entropy"], "only surprisal is known"),
         (["--signals", "surprisal"], "need --model, or surprisal recorded in columns nmt_tok"),
         (["--tagger", "none"], "nothing to look at"),
+        (["--form", "loud"], "confidence or binary, found 'loud'"),
+        (["-m", "x", "--form", "binary"], "--form is of what a tagger says"),
+        (["-m", "{marian}", "--signals", "entropy:all"], "'entropy:all' names no layer of entropy"),
         (["--languages", "en_XX,de_DE"], "for a translation model"),
         (["-m", "x", "--languages", "en_XX"], "two codes"),
         (["-m", "no/such/folder"], "no such folder"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from doubtless.cli.main import main
 from doubtless.errors import InputError
 from doubtless.segments import as_table, write
 from doubtless.words.agreement import judge
-from doubtless.words.control import load
+from doubtless.words.control import control_missed, load
 from doubtless.words.judged import Judged
 from doubtless.words.tables import judged_words
 
@@ -148,6 +149,51 @@ def test_spans_outside_the_translation_are_refused():
         judged_words(table, ["m"], ["a"])
 
 
+def test_offsets_of_different_length_are_one_sentence_with_their_place():
+    rows = [
+        {"mt": "a b", "m": [1.0, 2.0], "s": [0], "e": [1]},
+        {"mt": "a", "m": [1.0], "s": [0], "e": [1, 2]},
+    ]
+    with pytest.raises(InputError, match="row 2: column 'a': 1 start, but 2 ends of spans"):
+        judged_words(as_table(rows), ["m"], ["a=s+e"])
+
+
+@pytest.mark.parametrize("empty", [None, ""])
+def test_cells_that_are_all_empty_are_not_taken_for_words(empty):
+    rows = [{"mt": "a b", "m": empty, "a": ["OK", "BAD"]}]
+    with pytest.raises(InputError, match="row 1: column 'm': the cell is empty"):
+        judged_words(as_table(rows), ["m"], ["a"])
+    with pytest.raises(InputError, match="row 1: column 'm': the cell is empty"):
+        judged_words(as_table([{"mt": "a b", "m": empty, "a": empty}]), ["m"], ["a"])
+    words = as_table([{"row": 1, "m": 0.5, "a": empty}])
+    assert np.isnan(judged_words(words, ["m"], ["a"]).labels["a"]).all()
+
+
+def test_marks_and_post_edits_are_annotators():
+    rows = [
+        {"mt": "The cow jumps.", "v": "The <v>cow</v> jumps.", "pe": "The cow sleeps here."},
+        {"mt": "All right.", "v": "All right.", "pe": "All right."},
+        {"mt": "Unseen.", "v": "", "pe": None},
+    ]
+    for row in rows:
+        row["m"] = [0.5] * {"The cow jumps.": 4, "All right.": 3}.get(row["mt"], 2)
+    found = judged_words(as_table(rows), ["m"], ["x=v:v", "y=pe:pe"])
+    nan = np.nan
+    np.testing.assert_array_equal(found.labels["x"], [0, 1, 0, 0, 0, 0, 0, nan, nan])
+    np.testing.assert_array_equal(
+        found.labels["y"], [0, 0, 1, 0, 0, 0, 0, nan, nan]
+    )  # what is added marks no word
+    table = as_table([{"mt": "A cow.", "v": "A <v>dog</v>.", "w": "A <v>cow.", "n": 5}])
+    for text, message in (
+        ("x=v:v", "row 1: column 'x': without its marks 'A <v>dog</v>.' is not the translation 'A cow.'"),
+        ("x=v:w", "row 1: column 'x': the marks <v> and </v> do not come in pairs"),
+        ("x=pe:n", "column 'n' holds Int64, expected texts"),
+        ("x=pe:none", "no column 'none'"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            judged_words(table, [], [text])
+
+
 def run(capsys, *arguments):
     assert main(["words", "evaluate", *arguments]) == 0
     return json.loads(capsys.readouterr().out)
@@ -216,6 +262,13 @@ def test_one_threshold_is_chosen_by_one_rule(file, options, message):
         main(["words", "evaluate", file, "--scores", "plain", "--annotators", "tags", *options])
 
 
+def test_one_segment_is_not_halved(tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text('{"mt": "a b", "m": [0.9, 0.1], "a": ["BAD", "OK"]}\n')
+    with pytest.raises(InputError, match="one segment cannot choose thresholds and try them"):
+        main(["words", "evaluate", str(path), "--scores", "m", "--annotators", "a", "--f1"])
+
+
 def test_what_the_verb_words_wrote_is_joined_with_annotations(tmp_path, capsys):
     rows = segments()
     scored = [
@@ -233,6 +286,81 @@ def test_what_the_verb_words_wrote_is_joined_with_annotations(tmp_path, capsys):
     write(pl.DataFrame([{"row": 41, "start": 0, "end": 1, "tagger": 0.5}]), files[0])
     with pytest.raises(InputError, match="words.tsv:2: .*segments.parquet has no row 41"):
         main(["words", "evaluate", files[0], "--annotations", files[1], *columns])
+
+
+def layered(rows, seed):
+    """What `words` writes of signals with layers, of which the second one knows something."""
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame(
+        [
+            {"row": i, "start": span["start"], "end": span["end"], "entropy": 0.0}
+            | {f"ll-kl:{layer}": rng.normal() + 3 * bad * (layer == 1) for layer in range(3)}
+            for i, row in enumerate(rows, 1)
+            for span, bad in zip(row["spans"], row["wrong"][0], strict=True)
+        ]
+    )
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Options: words to judge and words to calibrate on, with their tables of annotations."""
+    files = []
+    for name, seed in (("test", 0), ("dev", 1)):
+        rows = segments(seed=seed)
+        files += [str(tmp_path / f"{name}_words.tsv"), str(tmp_path / f"{name}.parquet")]
+        write(layered(rows, seed), files[-2])
+        write(frame(rows), files[-1])
+    words, annotations, calibration, calibration_annotations = files
+    other = ["--calibration", calibration, "--calibration-annotations", calibration_annotations]
+    return [words, "--annotations", annotations, "--annotators", "tags", "--words", "words", *other]
+
+
+def test_the_best_layer_is_chosen_on_calibration_words_and_judged_on_others(
+    two, tmp_path, capsys, monkeypatch
+):
+    control = tmp_path / "control.json"
+    found = run(capsys, *two, "--scores", "ll-kl:best", "--recall", "0.8", "--control", str(control))
+    assert [(row["metric"], row["column"], row["chosen"]) for row in found["layers"]] == [
+        ("ll-kl", f"ll-kl:{layer}", layer == 1) for layer in range(3)
+    ]
+    named = run(capsys, *two, "--scores", "ll-kl:1", "--recall", "0.8")
+    assert "layers" not in named
+    for part in ("figures", "thresholds"):
+        assert found[part] == named[part]
+    assert load(control).signal == "ll-kl:1"
+    monkeypatch.setattr("doubtless.cli.render.wants_pretty", lambda wish: True)
+    assert main(["words", "evaluate", *two, "--scores", "entropy,ll-kl:best", "--resamples", "0"]) == 0
+    assert "Best layers" in capsys.readouterr().out
+
+
+def test_thresholds_come_from_words_and_annotations_of_another_table(two, capsys):
+    found = run(capsys, *two, "--scores", "ll-kl:1", "--missed", "0.2")
+    judged, other = (expected(rows, []) for rows in (segments(seed=0), segments(seed=1)))
+    values = [layered(segments(seed=seed), seed)["ll-kl:1"].to_numpy() for seed in (0, 1)]
+    pair = [
+        Judged({"ll-kl:1": own}, {"tags": part.labels["tags"]}, part.segment, part.group)
+        for own, part in zip(values, (judged, other), strict=True)
+    ]
+    wanted = judge(*pair)
+    assert [row["ap"] for row in found["figures"]] == pytest.approx([row["ap"] for row in wanted])
+    calibrated = ([row["f1_calibrated"] for row in rows] for rows in (found["figures"], wanted))
+    assert next(calibrated) == pytest.approx(next(calibrated))
+    (promise,) = found["thresholds"]
+    assert promise["threshold"] == pytest.approx(
+        control_missed(values[1], other.labels["tags"] == 1, other.segment, 0.2).threshold
+    )
+
+
+def test_a_best_layer_needs_words_of_its_own(two):
+    short = two[:7]
+    for arguments, message in (
+        ([*short, "--scores", "ll-kl:best"], "chosen on other words than it is judged on: --calibration"),
+        ([*two, "--scores", "ll-kl:best", "--missed", "0.1"], "a promise needs words that did not choose"),
+        ([*two, "--scores", "blood:best"], "'blood:best' is among columns such as 'blood:0'"),
+        ([*short, "--scores", "ll-kl:1", "--calibration-annotations", two[2]], "belong to a table of words"),
+    ):
+        with pytest.raises(InputError, match=message):
+            main(["words", "evaluate", *arguments])
 
 
 def test_segments_with_words_that_have_no_value_are_left_out_and_counted(tmp_path, capsys):
@@ -295,6 +423,8 @@ def test_a_terminal_shows_tables(file, capsys, monkeypatch):
         (["--annotators", "a=starts"], "NAME=STARTS"),
         (["--annotators", "tags", "--curves", "x.pdf"], "unknown ending"),
         (["--annotators", "tags", "--scores", "plain,noise", "--figure", "luck"], "ap or f1"),
+        (["--annotators", "tags", "--scores", "plain", "--figure", "luck"], "ap or f1, found 'luck'"),
+        (["--annotators", "tags", "--recall", "0.1"], "for the suspicions of a metric: --scores"),
     ],
 )
 def test_bad_wishes_are_one_sentence(file, arguments, message):

@@ -10,8 +10,21 @@ from doubtless.cli import options as o
 
 _RULE, _BUDGET, _DRAW, _SIMULATE = "Rule", "Budget", "Drawing, and estimating from it", "Simulating"
 
+# The modes in which an option means something; "" is that of marking the most urgent. All others mean
+# something in each of them.
+_MEANT_FOR: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("budget", "rule", "only"), ("", "draw")),
+    **dict.fromkeys(("unit", "per_word", "per_segment", "by", "seed"), ("", "draw", "simulate")),
+    **dict.fromkeys(("threshold", "loss", "w", "scenario", "range_"), ("", "draw", "simulate")),
+    "name": ("", "draw", "estimate"),
+    "even": ("draw", "simulate"),
+    **dict.fromkeys(("rules", "resamples"), ("simulate",)),
+}
+_INSTEAD = {"rule": " (--rules names those to simulate)", "budget": " (every budget is shown)"}
+
 
 def defer(
+    context: typer.Context,
     file: o.File,
     budget: Annotated[
         str,
@@ -133,6 +146,9 @@ def defer(
         raise InputError(f"--{'simulate' if simulate else 'estimate'} needs human scores (--human)")
     if simulate + estimate + draw > 1:
         raise InputError("--draw, --estimate and --simulate exclude each other")
+    mode = next((name for name in ("simulate", "estimate", "draw") if given[name]), "")
+    _refuse_meaningless(context, mode)
+    o.checked_output(output)
     table = o.read_table(given)
     if simulate:
         deferring.simulate(given, table)
@@ -140,3 +156,18 @@ def defer(
         deferring.estimate(given, table)
     else:
         deferring.mark(given, table)
+
+
+def _refuse_meaningless(context: typer.Context, mode: str) -> None:
+    """Refuse options that would be ignored in a mode: silence would be taken for consent."""
+    from doubtless.errors import InputError
+
+    for parameter in context.command.params:
+        modes = _MEANT_FOR.get(parameter.name or "", (mode,))
+        source = context.get_parameter_source(parameter.name or "")
+        if mode in modes or source is None or source.name == "DEFAULT":
+            continue
+        needed = " or ".join(f"--{name}" for name in modes if name)
+        where = f"with --{mode}" if mode else f"without {needed}"
+        hint = _INSTEAD.get(parameter.name or "", "") if mode == "simulate" else ""
+        raise InputError(f"{parameter.opts[0]} has no meaning {where}{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from doubtless.decide.mixed import chances, draw
 from doubtless.decide.mixed import estimate as estimate_means
 from doubtless.decide.simulate import DRAWN, Setting, curves
 from doubtless.errors import InputError
+from doubtless.forecast import Forecast
 from doubtless.segments import Floats, Table, write
 from doubtless.systems import segment_numbers
 
@@ -80,8 +82,10 @@ def _drawn(given: Mapping[str, Any], table: Table, case: Case, budget: float) ->
     assert case.cost is not None
     # The loss is per unit of cost, which chances take into account by themselves.
     doubt = case.cost * 0 if rule == "random" else urgency(rule, case) * (case.cost if rule == "loss" else 1)
-    # Systems are drawn independently of each other: that is what the estimate rests on.
-    columns = o.names(given["by"]) or tuple(column for column in ("lp", "system") if table.has(column))
+    # Systems are drawn independently of each other, whatever other groups get their share within them:
+    # that is what the estimate rests on.
+    systems = [column for column in ("lp", "system") if table.has(column)]
+    columns = list(dict.fromkeys([*systems, *o.names(given["by"])]))
     strata = table.labels(columns).to_numpy() if columns else None
     chance = chances(doubt, case.cost, budget, even=given["even"], strata=strata)
     chosen = draw(chance, strata, seed=given["seed"])
@@ -95,7 +99,9 @@ def _named(given: Mapping[str, Any], chosen: Mask, reasons: list[str], cost: Flo
 
 
 def estimate(given: Mapping[str, Any], table: Table) -> None:
-    """Means of systems from drawn segments."""
+    """Means of systems from drawn segments, and a score for every segment."""
+    column = f"{given['name']}_combined"
+    table.check_free([column], "it is what --estimate writes: leave it out")
     case = _case(given, table, ["score"])
     human = table.numbers(given["human"], missing=True)
     chance = table.numbers(f"{given['name']}_chance")
@@ -106,7 +112,7 @@ def estimate(given: Mapping[str, Any], table: Table) -> None:
         raise InputError(f"{place}: the segment was drawn and has no human score in '{given['human']}'")
     # Scores of segments that were not drawn have no weight in the estimate.
     human = np.where(drawn, human, np.nan)
-    found = []
+    found, combined = [], np.full(len(table), np.nan)
     for lp, rows in _pairs(table):
         part = table.take(rows)
         systems = part.labels(["system"]).to_numpy() if part.has("system") else np.full(len(rows), "all")
@@ -114,10 +120,24 @@ def estimate(given: Mapping[str, Any], table: Table) -> None:
             systems, case.forecast.score[rows], human[rows], chance[rows], higher=case.higher
         )
         found.append((lp, made))
+        combined[rows] = made.corrected
+    if _written(given, table.frame.with_columns(pl.Series(column, combined))):
+        return
     if given["json"]:
         print_json([row for lp, made in found for row in mixed_rows(lp, made)])
     else:
         print_mixed(found)
+
+
+def _written(given: Mapping[str, Any], frame: pl.DataFrame) -> bool:
+    """Write the table where ``--output`` says; whether that leaves no place for a summary."""
+    if o.is_file(given["output"]):
+        write(frame, given["output"])
+        return False
+    if given["output"] is None or given["json"]:
+        return False
+    print_table(frame)
+    return True
 
 
 def _true(table: Table, column: str) -> Mask:
@@ -131,12 +151,16 @@ def simulate(given: Mapping[str, Any], table: Table) -> None:
     settings = []
     for _, rows in _pairs(table):
         part = table.take(rows)
-        case = _case(given, part, [rule for rule in rules if rule != DRAWN], human[rows])
+        case = _case(given, part, rules, human[rows])
         _, systems = np.unique(part.labels(["system"]).to_numpy(), return_inverse=True)
         _, segments = np.unique(segment_numbers(part), return_inverse=True)
+        strata = part.labels(o.names(given["by"])).to_numpy() if given["by"] else None
         assert case.cost is not None
-        settings.append(Setting(case, systems, segments, case.cost))
+        settings.append(Setting(case, systems, segments, case.cost, strata, given["even"]))
     found = curves(settings, rules, resamples=given["resamples"], seed=given["seed"])
+    # The random rule has no gain over itself: all names of columns stand in the other rows.
+    if _written(given, pl.DataFrame(found, infer_schema_length=None)):
+        return
     if given["json"]:
         print_json({"n": len(table), "pairs": len(settings), "unit": _unit(given), "curves": found})
     else:
@@ -162,30 +186,25 @@ def _usual_rules(given: Mapping[str, Any], table: Table) -> tuple[str, ...]:
 
 def _case(given: Mapping[str, Any], table: Table, rules: Sequence[str], human: Floats | None = None) -> Case:
     """What the rules may look at."""
+    possible = [name for name in (*RULES, DRAWN) if human is not None or name not in (*ORACLES, DRAWN)]
     for rule in rules:
-        if rule not in RULES or (rule in ORACLES and human is None):
-            known = [name for name in RULES if human is not None or name not in ORACLES]
-            raise InputError(f"there is no rule '{rule}', expected one of: {', '.join(known)}")
+        if rule not in possible:
+            raise InputError(f"there is no rule '{rule}', expected one of: {', '.join(possible)}")
+    known = _known_columns(given, table, rules)
     columns, options = _columns(given, table), dict[str, Any]()
     if columns is None:
         forecast, options = calibrated({**given, "assume": None}, table)
     else:
-        forecast = columns.read(table)
-        needing = [rule for rule in rules if RULES[rule].of_errors]
-        if needing and not columns.has_uncertainty:
-            raise InputError(
-                f"rule '{needing[0]}' needs to know how uncertain scores are: a column error or sd,"
-                " lower and upper, or --samples"
-            )
+        forecast = _forecast(columns, table, [rule for rule in rules if rule not in known])
     if given["range_"]:
         options["bounds"] = o.score_range(given["range_"])
     price = _price(given)
-    words = word_counts(table.column("mt")) if price.per_word else [1.0] * len(table)
+    words = word_counts(_translations(table)) if price.per_word else [1.0] * len(table)
     mistakes = Loss.in_scenario(given["loss"], given["w"], given["scenario"], given["better"])
     return Case(
         forecast,
         **options,
-        **_known_columns(given, table),
+        **known,
         threshold=given["threshold"],
         loss=mistakes,
         cost=price.of(words),
@@ -205,20 +224,53 @@ def _columns(given: Mapping[str, Any], table: Table) -> ForecastColumns | None:
     for doubt in (("error",), ("sd",), ("lower", "upper")):
         if table.has("score") and all(map(table.has, doubt)):
             found: dict[str, Any] = {name: name for name in doubt}
-            return ForecastColumns(score="score", **found, floor=given["floor"])
-    return ForecastColumns(score="score")
+            return ForecastColumns(score="score", **found, level=given["level"], floor=given["floor"])
+    return ForecastColumns(score="score", level=given["level"])
 
 
-def _known_columns(given: Mapping[str, Any], table: Table) -> dict[str, Any]:
-    """Widths and chances that stand in the table already."""
+def _forecast(columns: ForecastColumns, table: Table, rules: Sequence[str]) -> Forecast:
+    """The forecast, as far as rules look at it."""
+    needing = [rule for rule in rules if rule != DRAWN and RULES[rule].of_errors]
+    if needing and not columns.has_uncertainty:
+        raise InputError(
+            f"rule '{needing[0]}' needs to know how uncertain scores are: a column error or sd,"
+            " lower and upper, or --samples"
+        )
+    if columns.score is not None and not needing and DRAWN not in rules:
+        # The ends of an interval may be infinite, which is nothing to rules that do not look at them.
+        columns = replace(columns, lower=None, upper=None, level=None)
+    return columns.read(table)
+
+
+def _translations(table: Table) -> pl.Series:
+    texts = table.column("mt")
+    if texts.dtype not in (pl.String, pl.Null):
+        raise InputError(f"{table.name}: column '{texts.name}' holds {texts.dtype}, expected text")
+    return texts
+
+
+def _known_columns(given: Mapping[str, Any], table: Table, rules: Sequence[str]) -> dict[str, Any]:
+    """Widths and chances that stand in the table already, by the rules that look at them."""
     found: dict[str, Any] = {}
-    if table.has("lower") and table.has("upper"):
-        found["width"] = table.numbers("upper") - table.numbers("lower")
+    lower, upper = given["lower"] or "lower", given["upper"] or "upper"
+    if "width" in rules and table.has(lower) and table.has(upper):
+        found["width"] = _end(table, upper) - _end(table, lower)
     column = f"chance_below_{given['threshold']:g}" if given["threshold"] is not None else ""
-    if column and table.has(column):
+    if "chance" in rules and column and table.has(column):
         below = table.numbers(column)
         found["chance"] = below if given["better"] == "higher" else 1 - below
     return found
+
+
+def _end(table: Table, column: str) -> Floats:
+    """One end of intervals: infinite where a calibration had too few rows for it."""
+    cells = table.column(column)
+    if cells.dtype.is_nested():
+        return table.numbers(column)  # which says that it is none
+    ends = cells.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy().copy()
+    finite = ~np.isinf(ends)
+    ends[finite] = table.take(finite).numbers(column)
+    return ends
 
 
 def _price(given: Mapping[str, Any]) -> Price:

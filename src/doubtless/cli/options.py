@@ -178,6 +178,8 @@ def score_range(value: str | None) -> Bounds:
         low, high = (float(end) for end in value.split(","))
     except ValueError:
         raise InputError(f"a range is two numbers LOW,HIGH, found '{value}'") from None
+    if not low < high:
+        raise InputError(f"a range goes from a lower to a higher number, found '{value}'")
     return low, high
 
 

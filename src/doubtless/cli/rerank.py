@@ -25,7 +25,20 @@ _METHODS = (
     "race: drop what is behind by more than the doubt; halving: compare at the same layer, a share goes on;"
     " ucb: a bandit that takes out what moves all alike; ucb-paper: the bandit to the letter of the paper;"
     " constant:LAYER, confidence:TOLERANCE: leave early; random, logprob-sum, logprob-avg: score some in"
-    " full; full: score all."
+    " full; similar: those that are like the best so far; full: score all."
+)
+_ENDS = ("lower", "upper")
+_NEW = (
+    "score",
+    *_ENDS,
+    "error",
+    "candidates",
+    "cost",
+    "finishing",
+    "runner_up",
+    "runner_up_score",
+    "chance",
+    "flags",
 )
 
 
@@ -43,20 +56,30 @@ def rerank(
     ] = None,
     method: Annotated[str, typer.Option(help=_METHODS, rich_help_panel=_CHOOSING)] = "race",
     budget: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Share of the cost of scoring all: halving, ucb, ucb-paper, random, logprob-….",
+            help="Share of the cost of scoring all: halving, ucb, ucb-paper, similar, random, logprob-….",
+            show_default="0.55",
             rich_help_panel=_CHOOSING,
         ),
-    ] = 0.55,
+    ] = None,
     gamma: Annotated[
-        float,
-        typer.Option(help="Standard deviations in the bounds of candidates.", rich_help_panel=_CHOOSING),
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            help="Standard deviations in the bounds of candidates: race, halving, ucb, ucb-paper, similar.",
+            show_default="1.0",
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
     start: Annotated[
-        int,
-        typer.Option(min=1, help="Layer that all candidates are taken to first.", rich_help_panel=_CHOOSING),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Layer that all candidates are taken to first: race, halving, ucb, ucb-paper.",
+            show_default="1",
+            rich_help_panel=_CHOOSING,
+        ),
+    ] = None,
     lead: Annotated[
         float | None,
         typer.Option(
@@ -79,7 +102,7 @@ def rerank(
     memory: Annotated[
         int, typer.Option(min=1, help="Most megabytes of states that are kept.", rich_help_panel=_RUN)
     ] = 256,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of random.", rich_help_panel=_RUN)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random and similar.", rich_help_panel=_RUN)] = 0,
     device: o.Device = "cpu",
     threads: o.Threads = None,
     dtype: o.Dtype = "float32",
@@ -91,6 +114,9 @@ def rerank(
     ref: o.ReferenceText = None,
     format: o.Format = None,
     quotes: o.Quotes = "csv",
+    prefix: Annotated[
+        str, typer.Option(help="Put before the names of the new columns.", rich_help_panel=_OUTPUT)
+    ] = "",
     pretty: o.Pretty = None,
     rows: o.MostRows = 40,
     output: o.Output = None,
@@ -111,15 +137,18 @@ def rerank(
     chosen_method = Method.parse(method, budget=budget, gamma=gamma, start=start, lead=lead)
     table = with_pair(one_row_each(o.read_table(given)), lp)
     known, warnings = calibration_of(given, Shipped.of([model] if model else []), None)
-    engine = open_engine(model, **o.running(given))
+    new = [name for name in _NEW if known is not None or name not in _ENDS]
+    table.check_free([prefix + name for name in new], "choose a --prefix for the new ones")
     pools = Pools.of(table)
+    engine = open_engine(model, **o.running(given))
     found = _reranked(given, engine, table, pools, chosen_method)
     result, chance = _with_doubt(engine, table, found, known, chosen_method)
     if pools.rows.shape[1] == 1:
         warnings = [*warnings, "no source has more than one candidate: there was nothing to choose"]
     for sentence in [*warnings, *result.warnings]:
         warn(sentence)
-    frame = _frame(result, table, found, chance)
+    columns = _columns(result, table, found, chance)
+    frame = table.take(found.row).frame.with_columns(**{prefix + name: columns[name] for name in new})
     if to_file:
         write(frame, str(output), {"doubtless.signature": result.signature})
     if json:
@@ -162,7 +191,7 @@ def _preference(given: Mapping[str, Any], table: Table, pools: Pools, method: Me
 
     if not method.needs_preference:
         return None
-    if method.kind == "random":
+    if method.kind in ("random", "similar"):
         return np.asarray(np.random.default_rng(given["seed"]).random(pools.rows.shape))
     sums = table.numbers(given["logprob"])
     if method.kind == "logprob-sum":
@@ -178,6 +207,8 @@ def _with_doubt(
     engine: Engine, table: Table, found: Reranked, calibration: Calibration | None, method: Method
 ) -> tuple[Result, Floats]:
     """The chosen rows with their intervals, and the chance that each is better than its runner-up."""
+    from dataclasses import replace
+
     import numpy as np
 
     runner_up = np.where(found.runner_up >= 0, found.runner_up, found.row)
@@ -185,8 +216,10 @@ def _with_doubt(
         "chosen": (found.row, found.outputs, found.truncated),
         "runner-up": (runner_up, found.other, np.zeros(len(runner_up), dtype=bool)),
     }
+    # Columns that are there already and keep their names, by --prefix, are none of these results.
+    bare = replace(table, frame=table.frame.drop(*_ENDS, "flags", strict=False))
     results = {
-        name: _result(engine, table.take(rows), outputs, truncated, calibration, method)
+        name: _result(engine, bare.take(rows), outputs, truncated, calibration, method)
         for name, (rows, outputs, truncated) in parts.items()
     }
     spreads = [_sd(result) for result in results.values()]
@@ -232,23 +265,25 @@ def _sd(result: Result) -> Floats | None:
     return np.asarray(reach, dtype=np.float64)
 
 
-def _frame(result: Result, table: Table, found: Reranked, chance: Floats) -> pl.DataFrame:
-    """The chosen rows with what is known of them."""
+def _columns(result: Result, table: Table, found: Reranked, chance: Floats) -> dict[str, pl.Series]:
+    """What is known of the chosen rows."""
     import polars as pl
 
-    texts = table.column("mt").to_list()
-    choices = found.choices
-    new: dict[str, Any] = {
+    texts, choices = table.column("mt").to_list(), found.choices
+    has_other = pl.Series(found.runner_up >= 0)
+    ends = {} if result.intervals is None else {name: getattr(result.intervals, name) for name in _ENDS}
+    columns = {
+        **result.run.found.columns,
+        **ends,
         "candidates": found.candidates,
         "cost": choices.spent / choices.full,
         "finishing": choices.finishing / choices.full,
         "runner_up": [texts[row] if row >= 0 else None for row in found.runner_up.tolist()],
+        "runner_up_score": pl.Series(found.other["score"]).set(~has_other, None),
         "chance": pl.Series(chance).fill_nan(None),
+        "flags": result.flags,
     }
-    table.check_free(new)
-    frame = result.frame().drop("layer")
-    flags = frame["flags"]
-    return frame.drop("flags").with_columns(**{k: pl.Series(v) for k, v in new.items()}, flags=flags)
+    return {name: pl.Series(values) for name, values in columns.items()}
 
 
 def _summary(result: Result, pools: Pools, found: Reranked, chance: Floats) -> dict[str, Any]:

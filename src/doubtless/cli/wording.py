@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,22 @@ from doubtless.cli.progress import progress_bar
 from doubtless.cli.words_threshold import MADE_WITH, Threshold
 from doubtless.errors import InputError
 from doubtless.formats import values
-from doubtless.formats.words import counted, quoted
+from doubtless.formats.words import counted, listed, quoted
 from doubtless.neural.engine import Engine
 from doubtless.neural.texts import texts_of
 from doubtless.neural.tokens import Offsets
 from doubtless.neural.words import words
 from doubtless.segments import Floats, Table
-from doubtless.words.signals import TokenSignals, parse_signal, recorded_signals, require_torch, token_signals
+from doubtless.words.signals import (
+    TokenSignals,
+    every_layer,
+    parse_signal,
+    recorded_signals,
+    require_torch,
+    token_signals,
+)
 from doubtless.words.spans import How
-from doubtless.words.tagger import TaggedWords, open_tagger, tag_words
+from doubtless.words.tagger import Form, TaggedWords, open_tagger, tag_words
 
 if TYPE_CHECKING:
     from doubtless.words.forced import TranslationModel
@@ -173,6 +180,7 @@ class Wishes:
     signals: Sequence[str] = ()
     model: str | None = None
     tagger: str | None = None
+    form: Form = "confidence"
     join: How = "max"
     passes: int = 10
     probes: int = 4
@@ -189,11 +197,13 @@ class Wishes:
 
 def word_table(table: Table, wishes: Wishes, options: Mapping[str, Any]) -> Wording:
     """Find the suspicion of all words of a table's translations."""
-    for name in wishes.signals:
+    for name in every_layer(wishes.signals, layers=1):
         parse_signal(name)
-    threshold = None if wishes.threshold is None else wishes.threshold.among(wishes.names)
     tagger = open_tagger(wishes.tagger, **options) if wishes.tagger else None
     model = _opened(table, wishes, options) if wishes.model else None
+    if model is not None:
+        wishes = replace(wishes, signals=every_layer(wishes.signals, len(model.layers)))
+    threshold = None if wishes.threshold is None else wishes.threshold.among(wishes.names)
     asked = {kind: own for kind, own in ((TAGGER, tagger), (MODEL, model)) if own is not None}
     weights = {kind: f"weights:{own.fingerprint()}" for kind, own in asked.items()}
     made_with = _made_with(wishes, weights)
@@ -221,7 +231,7 @@ def _worded(text: str, wishes: Wishes, tagged: TaggedWords | None, found: TokenS
         pieces = tagged.words
     else:
         pieces = list(words(text, {start for start, _ in found.offsets} if found else ()))
-    said = {} if tagged is None else {TAGGER: tagged.on(pieces)}
+    said = {} if tagged is None else {TAGGER: tagged.on(pieces, wishes.form)}
     for name in wishes.signals:
         said[name] = np.full(len(pieces), np.nan) if found is None else found.on(name, pieces, wishes.join)
     cut = (tagged is not None and tagged.truncated) or (found is not None and found.stopped is not None)
@@ -234,6 +244,7 @@ def _signature(
     wishes: Wishes, names: Mapping[str, str], weights: Mapping[str, str], threshold: Threshold | None
 ) -> str:
     parts = [part for kind, name in names.items() for part in (f"{kind}:{name}", weights[kind])]
+    parts += _form(wishes) if TAGGER in names else []
     asked = {parse_signal(name)[0] for name in wishes.signals} if MODEL in names else set()
     parts += [f"passes:{wishes.passes}"] if asked & _DROPPED else []
     parts += [f"probes:{wishes.probes}"] if "blood" in asked else []
@@ -245,7 +256,7 @@ def _signature(
 
 def _made_with(wishes: Wishes, weights: Mapping[str, str]) -> dict[str, str]:
     """What the values of each name depend on, beside the texts and chance: thresholds are for these."""
-    made = {name: own for name, own in weights.items() if name == TAGGER}
+    made = {name: "|".join([own, *_form(wishes)]) for name, own in weights.items() if name == TAGGER}
     for name in wishes.signals:
         signal, parts = parse_signal(name)[0], [weights.get(MODEL, "recorded"), f"join:{wishes.join}"]
         parts += [f"passes:{wishes.passes}"] if signal in _DROPPED else []
@@ -253,6 +264,11 @@ def _made_with(wishes: Wishes, weights: Mapping[str, str]) -> dict[str, str]:
         parts += [f"prompt:{wishes.prompt}"] if wishes.prompt is not None else []
         made[name] = "|".join(parts)
     return made
+
+
+def _form(wishes: Wishes) -> list[str]:
+    """How a tagger is asked, where that is not the common way."""
+    return [] if wishes.form == "confidence" else [f"form:{wishes.form}"]
 
 
 def _tagged(table: Table, tagger: Engine) -> list[TaggedWords]:
@@ -267,34 +283,51 @@ def _opened(table: Table, wishes: Wishes, options: Mapping[str, Any]) -> Transla
     require_torch()
     from doubtless.words.forced import open_translation_model
 
-    pairs = table.column("lp").cast(pl.String).unique().to_list() if table.has("lp") else [None]
+    pairs = list(_by_pair(table))
     running = {name: options[name] for name in ("device", "dtype", "threads")}
-    return open_translation_model(
-        str(wishes.model),
-        languages=wishes.languages,
-        lp=pairs[0] if len(pairs) == 1 else None,
-        template=wishes.prompt,
-        **running,
+    model = open_translation_model(
+        str(wishes.model), languages=wishes.languages, lp=pairs[0], template=wishes.prompt, **running
     )
+    if wishes.languages is not None and model.is_told_languages and len(pairs) > 1:
+        raise InputError(f"{table.name}: --languages are one pair, found {listed([str(p) for p in pairs])}")
+    return model
+
+
+def _by_pair(table: Table) -> dict[str | None, list[int]]:
+    """The rows of each language pair; without any, all rows."""
+    pairs = table.column("lp").cast(pl.String).to_list() if table.has("lp") else [None] * len(table)
+    found: dict[str | None, list[int]] = {}
+    for row, pair in enumerate(pairs):
+        found.setdefault(pair, []).append(row)
+    return found or {None: []}
 
 
 def _asked(
     table: Table, texts: list[str], model: TranslationModel, wishes: Wishes, options: Mapping[str, Any]
 ) -> list[TokenSignals]:
-    """The signals of a translation model."""
+    """The signals of a translation model, which is told the languages of each row if it cares."""
     sources = ["" if text is None else str(text) for text in table.column("src")]
+    groups = _by_pair(table)
+    if len(groups) == 1 or not model.is_told_languages:
+        spoken = [(model, list(range(len(texts))))]
+    else:
+        spoken = [(model.told(pair), rows) for pair, rows in groups.items()]
+    found: dict[int, TokenSignals] = {}
     with progress_bar(len(texts), "reading") as progress:
-        return token_signals(
-            model,
-            sources,
-            texts,
-            wishes.signals,
-            passes=wishes.passes,
-            probes=wishes.probes,
-            seed=wishes.seed,
-            batch_tokens=options["batch_tokens"],
-            progress=progress,
-        )
+        for own, rows in spoken:
+            signals = token_signals(
+                own,
+                [sources[row] for row in rows],
+                [texts[row] for row in rows],
+                wishes.signals,
+                passes=wishes.passes,
+                probes=wishes.probes,
+                seed=wishes.seed,
+                batch_tokens=options["batch_tokens"],
+                progress=progress,
+            )
+            found |= dict(zip(rows, signals, strict=True))
+    return [found[row] for row in range(len(texts))]
 
 
 def _recorded(table: Table, texts: list[str]) -> list[TokenSignals | None]:
@@ -306,15 +339,18 @@ def _recorded(table: Table, texts: list[str]) -> list[TokenSignals | None]:
             )
     logs = table.column(LOGPROBS)
     if logs.dtype == pl.String:
-        logs, wrong = values.number_lists(logs.replace("", None))
-        if (wrong & logs.is_not_null()).any():
-            raise InputError(
-                f"{table.name}: column {quoted(LOGPROBS)} holds something else than lists of numbers"
-            )
+        cells = logs.replace("", None)
+        logs, wrong = values.number_lists(cells)
+        wrong &= cells.is_not_null()
+        if wrong.any():
+            row = int(wrong.arg_max() or 0)
+            raise InputError(f"{table.place(row)}: {quoted(cells[row])} is not a list of log-probabilities")
     found: list[TokenSignals | None] = []
-    for row, (text, units, own) in enumerate(zip(texts, table.column(UNITS), logs, strict=True)):
+    rows = zip(texts, table.column(UNITS).to_list(), logs.to_list(), strict=True)
+    for row, (text, units, own) in enumerate(rows):
         try:
-            found.append(None if not units or own is None else recorded_signals(text, units, own))
+            unknown = units in (None, "", []) or own is None
+            found.append(None if unknown else recorded_signals(text, units, own))
         except InputError as error:
             raise InputError(f"{table.place(row)}: {error}") from None
     return found

@@ -28,12 +28,19 @@ def words(
             help="bundled, a folder (ours or xCOMET's), or none. Default: bundled, or none with --model."
         ),
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            help="A tagger's confidence (probability of an error) or binary (1 where a span of its most"
+            " probable tags is). Default: confidence."
+        ),
+    ] = None,
     signals: Annotated[
         str | None,
         typer.Option(
             help="surprisal, entropy, mcd-avg, mcd-var, ll-surprisal[:LAYER], ll-kl[:LAYER], depth,"
-            " attention-avg, attention-max, blood[:LAYER]. Without --model: surprisal, from columns nmt_tok"
-            " and nmt_logprobs.",
+            " attention-avg, attention-max, blood[:LAYER]; LAYER is a number or all. Without --model:"
+            " surprisal, from columns nmt_tok and nmt_logprobs.",
         ),
     ] = None,
     threshold: Annotated[
@@ -116,6 +123,7 @@ def _found(given: dict[str, Any]) -> Wording:
     from doubtless.cli.wording import Wishes, word_table
     from doubtless.cli.words_threshold import Threshold
     from doubtless.errors import InputError
+    from doubtless.words.tagger import checked_form
 
     codes = o.names(given["languages"])
     if codes and len(codes) != 2:
@@ -129,11 +137,14 @@ def _found(given: dict[str, Any]) -> Wording:
     tagger = given["tagger"] or ("none" if model or signals else "bundled")
     if tagger == "none" and not (model or signals):
         raise InputError("nothing to look at: give --tagger, --model or --signals")
+    if given["form"] and tagger == "none":
+        raise InputError("--form is of what a tagger says: --tagger")
     prompt = given["prompt"]
     wishes = Wishes(
         signals=signals or (("surprisal", "entropy") if model else ()),
         model=model,
         tagger=None if tagger == "none" else tagger,
+        form=checked_form(given["form"] or "confidence"),
         join=given["join"],
         passes=given["passes"],
         probes=given["probes"],

@@ -20,12 +20,16 @@ def words_evaluate(
     file: o.File,
     scores: Annotated[
         str | None,
-        typer.Option(help="Columns C,C of suspicions: a number a word, lists of them, or spans."),
+        typer.Option(
+            help="Columns C,C of suspicions: a number a word, lists of them, or spans. C:best is the one of"
+            " C:0, C:1, … that is best on --calibration."
+        ),
     ] = None,
     annotators: Annotated[
         str,
         typer.Option(
-            help="Columns C,C of labels (OK, BAD, 0, 1), lists of them, or spans; NAME=STARTS+ENDS."
+            help="Columns C,C of labels (OK, BAD, 0, 1), lists of them, or spans; NAME=STARTS+ENDS,"
+            " NAME=v:C (<v> marks), NAME=pe:C (post-edits)."
         ),
     ] = "",
     annotations: Annotated[
@@ -44,6 +48,13 @@ def words_evaluate(
         str | None,
         typer.Option(
             help="Table that thresholds come from. Default: halves of this one, each by the other.",
+            rich_help_panel=_THRESHOLDS,
+        ),
+    ] = None,
+    calibration_annotations: Annotated[
+        str | None,
+        typer.Option(
+            help="For --calibration what --annotations is for FILE. --where chooses rows of both.",
             rich_help_panel=_THRESHOLDS,
         ),
     ] = None,
@@ -111,38 +122,64 @@ def words_evaluate(
     from doubtless.cli.render import print_json, wants_pretty
     from doubtless.cli.words_judged import print_judgement
     from doubtless.errors import InputError
+    from doubtless.words.difference import check_figure
 
     o.checked_output(curves)
+    check_figure(figure)
     if missed is None and confidence is not None:
         raise InputError("--confidence belongs to a promise: --missed")
     if control and _rule(given) is None:
         raise InputError("--control keeps a threshold: say by --missed, --recall, --precision or --f1 which")
+    if _rule(given) is not None and not o.names(scores):
+        raise InputError("a threshold is for the suspicions of a metric: --scores")
     if control and (len(o.names(scores)), len(o.names(annotators))) != (1, 1):
         raise InputError("--control keeps the threshold of one metric and one annotator")
-    if annotations and calibration:
-        raise InputError("--calibration needs a table that has scores and annotators, not --annotations")
-    judged = _judged(given, file)
-    other = None if calibration is None else _judged(given, calibration)
-    found = judgement(judged, other, given)
+    if calibration_annotations and calibration is None:
+        raise InputError("--calibration-annotations belong to a table of words: --calibration")
+    found = judgement(*_both(given), given)
     if json or not wants_pretty(None):
         print_json({"file": file, **found})
     else:
         print_judgement(file, found)
 
 
-def _judged(given: Mapping[str, Any], file: str) -> Judged:
+def _both(given: Mapping[str, Any]) -> tuple[Judged, Judged | None, list[dict[str, Any]]]:
+    """The words, those of the calibration table, and how the best layers were chosen on the latter."""
+    from doubtless.errors import InputError
+    from doubtless.words.layers import asks_for_best, best_layers, with_best_layers
+
+    names, calibration = o.names(given["scores"]), given["calibration"]
+    if calibration is None:
+        if asks_for_best(names):
+            raise InputError("the best layer is chosen on other words than it is judged on: --calibration")
+        return _judged(given, names, given["file"], given["annotations"]), None, []
+    if asks_for_best(names) and given["missed"] is not None:
+        raise InputError("a promise needs words that did not choose the layer: name it instead of best")
+    other = _judged(given, names, calibration, given["calibration_annotations"])
+    judged = _judged(given, tuple(other.scores), given["file"], given["annotations"])
+    if not asks_for_best(names):
+        return judged, other, []
+    layers = best_layers(other, names)
+    kept = with_best_layers(names, layers)
+    return judged.of_metrics(kept), other.of_metrics(kept), layers
+
+
+def _judged(given: Mapping[str, Any], scores: tuple[str, ...], file: str, annotations: str | None) -> Judged:
+    """The words of a table, or those that ``words`` made of a table with annotations."""
     from doubtless.cli.render import warn
     from doubtless.segments import read
+    from doubtless.words.layers import layer_columns
     from doubtless.words.tables import judged_words, with_word_scores
 
-    source = given["annotations"] or file
-    table = o.read_table({**given, "file": source, "src": None, "ref": None})
-    if given["annotations"]:
-        total, table = len(table), with_word_scores(table, read(file), o.names(given["scores"]))
+    table = o.read_table({**given, "file": annotations or file, "src": None, "ref": None})
+    words = read(file) if annotations else table
+    names = layer_columns(scores, words.frame.columns)
+    if annotations:
+        total, table = len(table), with_word_scores(table, words, names)
         if len(table) < total:
             warn(f"{total - len(table)} of {total} segments have words without a value: they are left out")
     options = {name: given[name] for name in ("by", "words", "segment")}
-    return judged_words(table, o.names(given["scores"]), o.names(given["annotators"]), **options)
+    return judged_words(table, names, o.names(given["annotators"]), **options)
 
 
 def _rule(given: Mapping[str, Any]) -> tuple[Rule, float | None] | None:
@@ -160,7 +197,9 @@ def _rule(given: Mapping[str, Any]) -> tuple[Rule, float | None] | None:
     return wished[0] if wished else None
 
 
-def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def judgement(
+    judged: Judged, calibration: Judged | None, layers: list[dict[str, Any]], given: Mapping[str, Any]
+) -> dict[str, Any]:
     """All that is measured, as plain data; files are written last."""
     from dataclasses import asdict, replace
 
@@ -187,6 +226,8 @@ def judgement(judged: Judged, calibration: Judged | None, given: Mapping[str, An
         "groups": judged.groups,
         "figures": judge(judged, calibration, seed),
     }
+    if layers:
+        found["layers"] = layers
     if several:
         found["agreement"] = annotator_agreement(judged)
         found["edit_counts"] = edit_count_correlations(judged, seed)

@@ -22,6 +22,10 @@ def print_judgement(file: str, found: Mapping[str, Any]) -> None:
     counts = f": {found['words']:,} words of {found['segments']:,} segments, {people}"
     console.print(Text.assemble((file, "bold"), counts))
     _print_figures(console, found)
+    if "layers" in found:
+        chosen = [row for row in found["layers"] if row["chosen"]]
+        title = "Best layers, by average precision on the calibration words"
+        _print_rows(console, title, chosen, ("metric", "column", "ap"))
     if "agreement" in found:
         names: tuple[str, ...] = ("group", "segments", "words", "alpha_words", "alpha_counts")
         _print_rows(console, "Agreement of the annotators (Krippendorff's alpha)", found["agreement"], names)

@@ -13,6 +13,8 @@ from doubtless.segments import Floats, Table
 
 Array = np.ndarray[Any, Any]
 
+_OF_SOURCES = ("src", "ref", "seg", "lp")  # columns that all candidates of a source share
+
 
 @dataclass(frozen=True, eq=False)
 class Pools:
@@ -95,19 +97,37 @@ def one_row_each(table: Table) -> Table:
     >>> one_row_each(table).frame.rows()
     [('Haus', 'house', 'a'), ('Haus', 'home', 'b')]
     """
+    _check_kinds(table)
     column = table.column("mt")
     if not isinstance(column.dtype, pl.List):
         return table
-    lengths = column.list.len().fill_null(0)
-    if (lengths == 0).any():
-        raise InputError(f"{table.place(int((lengths == 0).arg_max() or 0))}: the source has no candidate")
-    frame = table.frame
     if not (table.has("seg") or table.has("src")):
         raise InputError(f"{table.name}: candidates need a source: there is no column 'src'")
+    lengths = column.list.len().fill_null(0)
+    _refuse_where(lengths == 0, table, "the source has no candidate")
+    missing = column.list.eval(pl.element().is_null()).list.any()
+    _refuse_where(missing, table, "one of the candidates is missing (null)")
+    frame = table.frame
     lists = [
         name
         for name, kind in frame.schema.items()
         if isinstance(kind, pl.List) and frame[name].list.len().equals(lengths, null_equal=True)
     ]
-    exploded = frame.explode(lists) if lists else frame
-    return replace(table, frame=exploded, lines=np.repeat(table.lines, lengths.to_numpy()))
+    return replace(table, frame=frame.explode(lists), lines=np.repeat(table.lines, lengths.to_numpy()))
+
+
+def _check_kinds(table: Table) -> None:
+    """Candidates are texts or lists of texts; what they have in common is one value a row."""
+    for name in ("mt", *filter(table.has, _OF_SOURCES)):
+        column = table.column(name)
+        kind = column.dtype
+        if name == "mt" and isinstance(kind, pl.List) and not kind.inner.is_nested():
+            continue
+        if kind.is_nested():
+            wish = "texts or lists of texts" if name == "mt" else "one value for all candidates of a source"
+            raise InputError(f"{table.name}: column '{column.name}' holds {kind}, expected {wish}")
+
+
+def _refuse_where(wrong: pl.Series, table: Table, sentence: str) -> None:
+    if wrong.any():
+        raise InputError(f"{table.place(int(wrong.arg_max() or 0))}: {sentence}")

@@ -17,8 +17,8 @@ from scipy.special import ndtr
 from doubtless.conformal.predictive import PredictiveDistribution
 from doubtless.conformal.split import UNBOUNDED, Bounds
 from doubtless.decide.losses import Loss
-from doubtless.decide.outlook import Assumption, Curve, outlooks
-from doubtless.errors import InputError
+from doubtless.decide.outlook import Assumption, Curve, Outlook, outlooks
+from doubtless.errors import InputError, UndefinedError
 from doubtless.forecast import Floats, Forecast
 
 
@@ -119,8 +119,27 @@ def expected_loss(case: Case) -> Floats:
     expected = np.full(len(score), np.nan)
     for rows, outlook in _outlooks(case):
         values, weights = outlook.values(outlook.place(score[rows]))
-        expected[rows] = (weights * loss(score[rows, None], values)).sum(axis=1) / weights.sum(axis=1)
+        if loss.kind == "linex":
+            mean = (weights * values).sum(axis=1) / weights.sum(axis=1)
+            expected[rows] = _expected_linex(outlook, loss.tilt, mean, score[rows])
+        else:
+            expected[rows] = (weights * loss(score[rows, None], values)).sum(axis=1) / weights.sum(axis=1)
+    if np.isinf(expected).any():
+        raise UndefinedError(
+            f"the expected loss of row {int(np.isinf(expected).argmax()) + 1} is infinite or too large for a"
+            " number: take a smaller weight, declare the range of scores, or choose al or aq"
+        )
     return expected
+
+
+def _expected_linex(outlook: Outlook, c: float, mean: Floats, score: Floats) -> Floats:
+    """``E[exp(x) - x - 1]`` with ``x = c (Y - score)``: c is above 0 where underestimates are costly.
+
+    Most of the exponential's expectation may lie far out, where a rule for means has no nodes: at c standard
+    deviations for a normal distribution. The exponential mean looks for it there.
+    """
+    with np.errstate(over="ignore"):
+        return np.expm1(c * (outlook.exponential_mean(c) - score)) - c * (mean - score)
 
 
 def chance_of_bad(case: Case) -> Floats:

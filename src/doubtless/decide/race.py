@@ -9,7 +9,7 @@ same there: studies replay hundreds of budgets on one trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -49,8 +49,10 @@ class Race:
         The lowest upper bound that each candidate has had so far, for the policy that uses bounds.
     preference
         For policies that choose beforehand: whom they would score first, the highest.
+    similarity
+        For the policy that uses it: for each source, how alike its candidates are.
     level
-        Whether candidates that are at different exits are compared by :attr:`expected` scores or by those
+        Whether candidates that are at different exits are compared by :attr:`levelled` scores or by those
         that they have.
     """
 
@@ -59,6 +61,7 @@ class Race:
     budget: Floats
     preference: Floats | None = None
     level: bool = False
+    similarity: Sequence[Floats] | None = None
     score: Floats = field(init=False)
     doubt: Floats = field(init=False)
     place: Array = field(init=False)
@@ -87,13 +90,16 @@ class Race:
 
     @property
     def expected(self) -> Floats:
+        """What candidates are compared by."""
+        return self.levelled if self.level else self.score
+
+    @property
+    def levelled(self) -> Floats:
         """What each candidate would score where the furthest of its source is, if all moved alike.
 
         Layers move all candidates of a source up or down together, more than they move them against each
         other. The mean step of those that have gone from one exit to the next is expected of the others too.
         """
-        if not self.level:
-            return self.score
         common = np.cumsum(self.moved / np.maximum(self.moves, 1), axis=1)
         here = np.take_along_axis(common, np.maximum(self.place - 1, 0), axis=1)
         there = np.take_along_axis(common, np.maximum(self.place.max(axis=1, keepdims=True) - 1, 0), axis=1)
@@ -356,6 +362,24 @@ FULL = Exit()
 """Score everything."""
 
 
+@dataclass(frozen=True, eq=False)
+class Finish:
+    """Take the chosen candidates to the last exit.
+
+    They go one exit at a time: every step tells what the layers above do to all candidates of the source.
+    """
+
+    chosen: Array
+
+    def places(self, race: Race) -> Array:
+        """The chosen ones, one further."""
+        return race.place + (self.eligible(race) & (race.place < race.depth))
+
+    def eligible(self, race: Race) -> Array:
+        """The chosen ones."""
+        return np.arange(race.present.shape[1]) == self.chosen[:, None]
+
+
 def budget_of(share: float, present: Array, exits: Array, start: int = 1) -> Floats:
     """Most layers for each source, from a share of the cost of scoring all its candidates.
 
@@ -364,7 +388,7 @@ def budget_of(share: float, present: Array, exits: Array, start: int = 1) -> Flo
     """
     if not 0 < share <= 1:
         raise InputError(f"a budget is a share of the full cost, above 0 and at most 1, found {share}")
-    least = exits[min(start, len(exits)) - 1] / exits[-1]
+    least = np.concatenate([[0], exits])[min(start, len(exits))] / exits[-1]
     if share < least:
         raise InputError(
             f"a budget of {share:g} does not take all candidates to their first exit, which costs {least:.3g}"

@@ -6,7 +6,7 @@ candidate is judged by its last-layer score; the layers that it still lacked are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,114 +15,17 @@ from scipy.special import ndtr
 
 from doubtless.decide import race
 from doubtless.decide.candidates import Pools
-from doubtless.decide.race import TO_SD, Array, Policy, Race, budget_of
-from doubtless.errors import InputError
+from doubtless.decide.methods import Method
+from doubtless.decide.race import TO_SD, Array, Policy, Race
+from doubtless.decide.similarity import similarities
 from doubtless.neural.engine import Engine, Texts
 from doubtless.neural.exits import predicted_change
 from doubtless.neural.live import MEMORY, Live
 from doubtless.segments import Floats
 
-_PREFERENCES = ("random", "logprob-sum", "logprob-avg")
-_BANDITS = ("ucb", "ucb-paper")
-_BOUNDED = ("race", "halving", *_BANDITS)
-KINDS = (*_BOUNDED, "constant", "confidence", *_PREFERENCES, "full")
+__all__ = ["Choices", "Method", "Reranked", "Trace", "replay", "rerank"]
+
 _AT_ONCE = 4_096
-
-
-@dataclass(frozen=True)
-class Method:
-    """How to find the best candidate.
-
-    Parameters
-    ----------
-    kind, value
-        ``race``: drop candidates once the best is ahead by more than the doubt; needs no budget.
-        ``halving``: compare all at the same layer, a share goes on. ``ucb-paper``: the bandit of the paper.
-        ``ucb``: that bandit, with what layers move all candidates of a source alike taken out.
-        ``constant``: all leave at exit ``value``. ``confidence``: each leaves when its predicted change is
-        below ``value``. ``random``, ``logprob-sum``, ``logprob-avg``: score a subset in full. ``full``:
-        score all.
-    budget
-        Share of the cost of scoring all candidates in full, for the methods that have one.
-    gamma
-        Standard deviations in the bounds.
-    start
-        The exit that all candidates are taken to first.
-    lead
-        Stop once the best is ahead of all others by more than so many standard deviations.
-    """
-
-    kind: str = "race"
-    value: float = 0.0
-    budget: float = 0.55
-    gamma: float = 1.0
-    start: int = 1
-    lead: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"a method is one of {', '.join(KINDS)}, found '{self.kind}'")
-        if self.kind in ("constant", "confidence") and not self.value > 0:
-            example = {"constant": "constant:6", "confidence": "confidence:0.1"}[self.kind]
-            raise InputError(f"'{self.kind}' needs a positive number: {example}")
-        if self.start < 1 or not np.isfinite(self.gamma):
-            raise InputError("gamma is a number, and start a layer from 1 on")
-
-    @classmethod
-    def parse(cls, text: str, **options: Any) -> Method:
-        """Read ``ucb``, ``constant:6``, …
-
-        >>> Method.parse("constant:6").value
-        6.0
-        """
-        kind, _, number = text.partition(":")
-        try:
-            value = float(number or 0)
-        except ValueError:
-            raise InputError(f"'{number}' in '{text}' is not a number") from None
-        return cls(kind, value, **options)
-
-    @property
-    def signature(self) -> str:
-        """What it is, for signatures: ``ucb,budget:0.55,gamma:1,start:1``."""
-        parts = [f"{self.kind}:{self.value:g}" if self.value else self.kind]
-        parts += [f"budget:{self.budget:g}"] if self.is_limited else []
-        parts += [f"gamma:{self.gamma:g}", f"start:{self.start}"] if self.kind in _BOUNDED else []
-        parts += [] if self.lead is None else [f"lead:{self.lead:g}"]
-        return ",".join(parts)
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether it has a budget."""
-        return self.kind in ("halving", *_BANDITS, *_PREFERENCES)
-
-    @property
-    def needs_preference(self) -> bool:
-        """Whether candidates are preferred by something that is known before they are scored."""
-        return self.kind in _PREFERENCES
-
-    @property
-    def policy(self) -> Policy:
-        """The policy that it stands for."""
-        if self.kind in _BANDITS:
-            return race.Bandit(self.gamma, self.start)
-        if self.kind == "halving":
-            return race.Halving(self.gamma, self.start)
-        if self.kind == "race":
-            return race.Elimination(self.gamma, self.start)
-        if self.kind == "constant":
-            return race.Exit(latest=int(self.value))
-        if self.kind == "confidence":
-            return race.Exit(tolerance=self.value)
-        return race.Subset() if self.needs_preference else race.FULL
-
-    def start_race(self, exits: Array, present: Array, preference: Floats | None = None) -> Race:
-        """Line the candidates up."""
-        if self.needs_preference and preference is None:
-            raise InputError(f"'{self.kind}' needs to be told which candidates are preferred")
-        start = self.start if self.kind in _BOUNDED else 1
-        budget = budget_of(self.budget if self.is_limited else 1.0, present, exits, start)
-        return Race(exits, present, budget, preference, level=self.kind == "ucb")
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +113,15 @@ class Trace:
         return Trace(self.exits, *(getattr(self, f.name)[sources] for f in fields(self)[1:]))
 
 
-def replay(trace: Trace, method: Method, preference: Floats | None = None) -> Choices:
+def replay(
+    trace: Trace,
+    method: Method,
+    preference: Floats | None = None,
+    similarity: Sequence[Floats] | None = None,
+) -> Choices:
     """Choose as :func:`rerank` would, from a recorded trace."""
     policy = method.policy
-    course = method.start_race(trace.exits, trace.present, preference)
+    course = method.start_race(trace.exits, trace.present, preference, similarity)
     race.run(policy, course, trace.advance, method.lead)
     return Choices.of(policy, course)
 
@@ -229,8 +137,9 @@ class Reranked:
     outputs
         What the last layer says of the chosen ones: ``score``, ``error``, …
     other
-        What the exit that it came to says of the runner-up: ``score``, ``error`` and ``doubt``, the standard
-        deviation of what further layers would change.
+        What is known of the runner-up: ``score`` is what the last layer is expected to say, by what the exit
+        that it came to says and what the layers above did to others of its source; ``error`` is what that
+        exit says, ``doubt`` the standard deviation of what further layers would change.
     candidates
         How many different ones there were.
     choices
@@ -299,7 +208,7 @@ def rerank(
     method
         How to choose; by default a race, which spends what the doubt demands.
     preference
-        For ``random`` and ``logprob``: a matrix like the pools', the highest first.
+        For ``random``, ``logprob`` and ``similar``: a matrix like the pools', the highest first.
     memory
         Most bytes of states.
     progress
@@ -323,16 +232,24 @@ def rerank(
         taken[present] = live.bytes
         for fitting in _portions(taken.sum(axis=1), memory):
             liked = None if preference is None else preference[sources][fitting]
-            parts.append(_rerank(live, numbers[fitting], rows[fitting], method, liked))
+            alike = similarities(texts["mt"], rows[fitting]) if method.kind == "similar" else None
+            parts.append(_rerank(live, numbers[fitting], rows[fitting], method, liked, alike))
             if progress is not None:
                 progress(len(parts[-1].row))
     return _concatenated(parts)
 
 
-def _rerank(live: Live, numbers: Array, rows: Array, method: Method, preference: Floats | None) -> Reranked:
+def _rerank(
+    live: Live,
+    numbers: Array,
+    rows: Array,
+    method: Method,
+    preference: Floats | None,
+    similarity: Sequence[Floats] | None,
+) -> Reranked:
     """Choose among candidates whose states fit into memory; ``numbers`` are theirs in ``live``."""
     policy, present = method.policy, numbers >= 0
-    course = method.start_race(live.exits, present, preference)
+    course = method.start_race(live.exits, present, preference, similarity)
     higher, before = live.engine.config.direction == "higher", live.again
 
     def advance(sources: Array, columns: Array, places: Array) -> tuple[Floats, Floats]:
@@ -344,17 +261,20 @@ def _rerank(live: Live, numbers: Array, rows: Array, method: Method, preference:
 
     race.run(policy, course, advance, method.lead)
     choices = Choices.of(policy, course)
-    sources = np.arange(len(rows))
-    mine, theirs = numbers[sources, choices.chosen], numbers[sources, choices.runner_up]
-    live.advance(mine, np.full(len(mine), course.depth))
-    outputs = {name: values[mine] for name, values in live.outputs.items()}
-    other = {name: live.outputs[name][theirs] for name in ("score", "error")}
-    other["doubt"] = course.doubt[sources, choices.runner_up]
+    race.run(race.Finish(choices.chosen), course, advance)
+    sources, has_other = np.arange(len(rows)), choices.runner_up >= 0
+    first = sources, choices.chosen
+    second = sources, np.where(has_other, choices.runner_up, choices.chosen)
+    outputs = {name: values[numbers[first]] for name, values in live.outputs.items()}
+    other = {
+        "score": course.levelled[second] * (1 if higher else -1),
+        "error": live.outputs["error"][numbers[second]],
+        "doubt": course.doubt[second],
+    }
     live.forget()
-    runner_up = np.where(choices.runner_up >= 0, rows[sources, choices.runner_up], -1)
-    chosen = rows[sources, choices.chosen]
+    chosen, runner_up = rows[first], np.where(has_other, rows[second], -1)
     counts, again = present.sum(axis=1), live.again - before
-    truncated = live.truncated[mine]
+    truncated = live.truncated[numbers[first]]
     return Reranked(chosen, runner_up, outputs, other, counts, choices, truncated, again, higher)
 
 

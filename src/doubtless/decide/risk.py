@@ -20,6 +20,8 @@ AnyLoss = Loss | Callable[[Floats, Floats], ArrayLike]
 
 METHODS = ("exact", "paper")
 ASSUMPTIONS = ("normal", "samples")
+# Beyond, the level that al and aq ask for cannot be told from 0 or 1, and nothing is known that far out.
+_LARGEST_WEIGHT = 1e12
 _MOST_STEPS = 100
 _ROUNDS = 11
 
@@ -81,11 +83,16 @@ def decide(
                 return np.clip(known, *bounds)
             assume = "normal"  # between known levels: nothing is prolonged
         if isinstance(forecast, Normal) and loss.kind == "linex" and bounds == UNBOUNDED:
-            return forecast.mean + loss.tilt * forecast.variance / 2
+            with np.errstate(over="ignore"):
+                decision = forecast.mean + loss.tilt * forecast.variance / 2
+            _refuse_infinite(decision, None, calibrated=False)
+            return decision
     decision = np.full(len(forecast), np.nan)
-    for rows, outlook in outlooks(forecast, assume, bounds, distribution, groups):
-        decision[rows] = np.clip(_best(outlook, loss, method), *bounds)
-    _refuse_infinite(decision, loss)
+    # What overflows is refused below, in words.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for rows, outlook in outlooks(forecast, assume, bounds, distribution, groups):
+            decision[rows] = np.clip(_best(outlook, loss, method), *bounds)
+    _refuse_infinite(decision, loss, calibrated=distribution is not None)
     return decision
 
 
@@ -104,6 +111,13 @@ def _check(loss: AnyLoss, assume: str | None, bounds: Bounds, method: str) -> No
         raise InputError(f"there is no method '{method}', expected {' or '.join(METHODS)}")
     if method == "paper" and not (isinstance(loss, Loss) and loss.kind != "aq"):
         raise InputError("the paper has estimators for al and linex only")
+    if isinstance(loss, Loss):
+        smallest = 0.0 if loss.kind == "linex" else 1 / _LARGEST_WEIGHT
+        if not smallest <= loss.w <= _LARGEST_WEIGHT:
+            raise InputError(
+                f"weight {loss.w:g} is too {'small' if loss.w < 1 else 'large'}: nothing is known so far out"
+                f" (at most {_LARGEST_WEIGHT:g}, for al and aq at least {1 / _LARGEST_WEIGHT:g})"
+            )
     if assume is not None and assume not in ASSUMPTIONS:
         raise InputError(f"there is no assumption '{assume}', expected {' or '.join(ASSUMPTIONS)}")
     if not bounds[0] < bounds[1]:
@@ -194,20 +208,23 @@ def _expected(outlook: Outlook, loss: Callable[[Floats, Floats], ArrayLike], pla
     return (weights * np.where(weights > 0, cost, 0.0)).sum(axis=1)
 
 
-def _refuse_infinite(decision: Floats, loss: AnyLoss) -> None:
+def _refuse_infinite(decision: Floats, loss: AnyLoss | None, *, calibrated: bool) -> None:
+    """Say why a decision is not a number; without a loss, it is one that is known to exist."""
     finite = np.isfinite(decision)
     if finite.all():
         return
     row = int(finite.argmin())
-    if np.isnan(decision[row]):
+    kind = loss.kind if isinstance(loss, Loss) else ""
+    if calibrated and np.isnan(decision[row]):
         raise UndefinedError(f"row {row + 1} belongs to a group without calibration rows")
-    assert isinstance(loss, Loss)
-    if loss.kind == "al":
+    if calibrated and isinstance(loss, Loss) and kind == "al":
         raise UndefinedError(
             f"the quantile {float(loss.level):.4g} of row {row + 1} is unbounded: too few calibration rows"
             f" for weight {loss.w:g} (declare the range of the truth, or take a smaller weight)"
         )
-    raise UndefinedError(
-        f"the expected linex loss of row {row + 1} is infinite whatever is decided: the forecast's tail is"
-        " too heavy for an exponential (declare the range of the truth, or choose al or aq)"
-    )
+    if kind == "linex" and np.isinf(decision[row]):
+        raise UndefinedError(
+            f"the expected linex loss of row {row + 1} is infinite whatever is decided: the forecast's tail"
+            " is too heavy for an exponential (declare the range of the truth, or choose al or aq)"
+        )
+    raise InputError(f"the decision of row {row + 1} is too large for a number: its forecast is too wide")

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from doubtless.decide.defer import Case, urgency
-from doubtless.decide.mixed import chances, draw, estimate
+from doubtless.decide.mixed import EVEN, chances, draw, estimate
 from doubtless.errors import InputError
 from doubtless.forecast import Floats
 
@@ -38,12 +38,18 @@ class Setting:
         Numbers of each row's system and segment, counted from 0.
     cost
         What it costs to have each row scored.
+    strata
+        Groups of rows that all get their share of a budget, if any.
+    even
+        The part of the chances that is equal for all rows that may be drawn.
     """
 
     case: Case
     system: np.ndarray
     segment: np.ndarray
     cost: Floats
+    strata: np.ndarray | None = None
+    even: float = EVEN
 
     def __post_init__(self) -> None:
         if self.case.human is None or np.isnan(self.case.human).any():
@@ -153,6 +159,8 @@ def _deferred(setting: Setting, weights: Floats, wish: Floats, shares: Floats) -
     assert case.human is not None
     order = np.argsort(-wish, axis=-1, kind="stable")
     order = np.broadcast_to(order, weights.shape)
+    if setting.strata is not None:
+        return _shared_out(setting, weights, order, shares)
     drawn = np.take_along_axis(weights, order, axis=1)
     spent = np.cumsum(drawn * setting.cost[order], axis=1)
     first = np.searchsorted(shares, spent / spent[:, -1:] - 1e-12)
@@ -165,11 +173,57 @@ def _deferred(setting: Setting, weights: Floats, wish: Floats, shares: Floats) -
     return metric[:, None, :] + np.cumsum(added, axis=1)[:, :-1] / n[:, None, :]
 
 
+def _shared_out(setting: Setting, weights: Floats, order: np.ndarray, shares: Floats) -> Floats:
+    """The same means when each stratum gets its share, and the most urgent of all what is left over.
+
+    This is how :func:`doubtless.decide.budget.spend` shares out. A row that was taken from what was left over
+    may be out at a larger budget: each share is looked at by itself.
+    """
+    case, costs = setting.case, weights * setting.cost
+    assert case.human is not None
+    total, at = costs.sum(axis=1, keepdims=True), _places(setting, costs, order)
+    n, metric = (
+        _sums(setting, weights, values) for values in (np.ones(len(setting.cost)), case.forecast.score)
+    )
+    means = np.empty((len(weights), len(shares), n.shape[1]))
+    for column, share in enumerate(shares):
+        taken = at <= share + 1e-12
+        left = share * total - (costs * taken).sum(axis=1, keepdims=True)
+        spent = np.cumsum(np.take_along_axis(costs * ~taken, order, axis=1), axis=1)
+        more = np.empty_like(taken)
+        np.put_along_axis(more, order, spent <= left + 1e-12 * total, axis=1)
+        gap = _sums(setting, weights * (taken | more), case.human - case.forecast.score)
+        means[:, column] = (metric + gap) / n
+    return means
+
+
+def _places(setting: Setting, costs: Floats, order: np.ndarray) -> Floats:
+    """Which share of its stratum's costs is spent when a row has been taken, in order of urgency."""
+    stratum = _strata(setting)
+    # Stratum after stratum, each in order of urgency: every resample has them in the same columns.
+    order = np.take_along_axis(order, np.argsort(stratum[order], axis=1, kind="stable"), axis=1)
+    sizes = np.bincount(stratum)
+    ends = np.cumsum(sizes)
+    spent = np.cumsum(np.take_along_axis(costs, order, axis=1), axis=1)
+    before = np.hstack([np.zeros((len(costs), 1)), spent[:, ends[:-1] - 1]])
+    own = np.repeat(spent[:, ends - 1] - before, sizes, axis=1)
+    at = np.empty_like(spent)
+    # A stratum that a resample has left out costs nothing, and changes nothing.
+    np.put_along_axis(
+        at, order, (spent - np.repeat(before, sizes, axis=1)) / np.where(own > 0, own, 1), axis=1
+    )
+    return at
+
+
 def _drawn(setting: Setting, weights: Floats, shares: Floats, rng: np.random.Generator) -> Floats:
     """Means of systems when rows are drawn by their doubt and the metric is corrected by what is found."""
     case, systems = setting.case, int(setting.system.max()) + 1
     assert case.human is not None
     doubt, score, human = urgency("confidence", case), case.forecast.score, case.human
+    strata = setting.system
+    if setting.strata is not None:
+        group = _strata(setting)
+        strata = strata * (group.max() + 1) + group
     means = np.empty((len(weights), len(shares), systems))
     for number, weight in enumerate(weights):
         rows = np.repeat(np.arange(len(weight)), weight.astype(np.int64))
@@ -177,8 +231,8 @@ def _drawn(setting: Setting, weights: Floats, shares: Floats, rng: np.random.Gen
         if len(np.unique(system)) < systems:
             raise InputError("a system has too few segments to be resampled")
         for column, share in enumerate(shares):
-            chance = chances(doubt[rows], cost, share * cost.sum(), strata=system)
-            known = draw(chance, system, seed=rng)
+            chance = chances(doubt[rows], cost, share * cost.sum(), even=setting.even, strata=strata[rows])
+            known = draw(chance, strata[rows], seed=rng)
             # Where too little was drawn to correct anything, the metric stands alone.
             if np.bincount(system, known & (chance < 1), minlength=systems).min() < 2 and share < 1:
                 means[number, column] = _means(setting, weight[None], score)[0]
@@ -186,6 +240,12 @@ def _drawn(setting: Setting, weights: Floats, shares: Floats, rng: np.random.Gen
             mixed = estimate(system, score[rows], np.where(known, human[rows], np.nan), chance)
             means[number, column] = mixed.found.mean
     return means
+
+
+def _strata(setting: Setting) -> np.ndarray:
+    """The number of each row's stratum, counted from 0."""
+    _, numbers = np.unique(np.asarray(setting.strata), return_inverse=True)
+    return numbers
 
 
 def _sums(setting: Setting, weights: Floats, values: Floats) -> Floats:

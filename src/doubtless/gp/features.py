@@ -65,6 +65,8 @@ class Extractor:
     def read(self, table: Table, file: str | os.PathLike[str] | None = None) -> Floats:
         """Return the features of a table's rows; those of a file are given with it."""
         parts = [np.zeros((len(table), 0))]
+        if file is not None and not self.file:
+            raise InputError(f"the model takes no features from a file: leave out {named(file)} (--features)")
         if self.file:
             if file is None:
                 raise InputError(f"the model needs {self.file} features from a file (--features)")

@@ -21,6 +21,8 @@ from doubtless.gp.warping import LabelScale, Warping
 from doubtless.warp import Floats
 
 MOST_ROWS = 5_000
+# Squares of larger numbers, and sums of them, would overflow.
+_LARGEST = 1e100
 _MOST_SUMMARY = 500
 _ROWS_AT_ONCE = 2_048
 _TRIES = 8
@@ -184,12 +186,12 @@ class GaussianProcess:
             # The products are small: threads that wait for each other cost more than they bring.
             with threadpool_limits(1, user_api="blas"):
                 theta, nll = self.search.run(problem, ard=self.ard, finish=exact)
+            posterior = (exact_posterior if exact else sparse_posterior)(problem, theta)
         except SingularError:
             raise InputError(
-                "no start of the search has a positive covariance: are the features usable?"
+                "the search found no positive covariance of the rows: are the features usable?"
             ) from None
         nll += len(y) * float(np.log(labels.scale))
-        posterior = (exact_posterior if exact else sparse_posterior)(problem, theta)
         return FittedGP(
             self.kernel, self.warp, names, centre, spread, labels, theta, posterior, nll, len(y), exact
         )
@@ -264,6 +266,10 @@ def checked_features(x: ArrayLike, names: Sequence[str]) -> Floats:
     if row is not None:
         column = names[int((~np.isfinite(found[row])).argmax())]
         raise InputError(f"feature '{column}' is not finite in row {row + 1}")
+    large = np.abs(found) > _LARGEST
+    if large.any():
+        row, number = (int(i) for i in np.argwhere(large)[0])
+        raise InputError(f"feature '{names[number]}' is {found[row, number]:g} in row {row + 1}: too large")
     return found
 
 
@@ -279,17 +285,23 @@ def checked(
     row = first_not_finite(labels)
     if row is not None:
         raise InputError(f"the label is not finite in row {row + 1}")
+    if (np.abs(labels) > _LARGEST).any():
+        row = int(np.abs(labels).argmax())
+        raise InputError(f"the label is {labels[row]:g} in row {row + 1}: too large")
     if len(labels) < 2:
         raise InputError(f"a Gaussian process needs at least 2 rows, found {len(labels)}")
     if not names:
         raise InputError("a Gaussian process needs at least one feature")
-    constant = found.min(axis=0) == found.max(axis=0)
+    # Differences may be too small to have a square.
+    constant = (found.min(axis=0) == found.max(axis=0)) | (found.std(axis=0) == 0)
     if constant.any():
         raise InputError(
             f"feature '{names[int(constant.argmax())]}' is constant: it says nothing, leave it out"
         )
     if labels.min() == labels.max():
         raise InputError(f"all labels are {labels[0]:g}: there is nothing to learn")
+    if warp != "log" and labels.std() == 0:
+        raise InputError(f"all labels are nearly {labels[0]:g}: they differ by too little")
     if warp == "log" and labels.min() <= 0:
         row = int((labels <= 0).argmax())
         raise InputError(

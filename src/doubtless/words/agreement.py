@@ -233,7 +233,7 @@ def try_thresholds(
                     "recall": hits / wrong.sum() if wrong.any() else float("nan"),
                     "missed": float(shares.mean()) if n else float("nan"),
                     "standard_error": float(shares.std(ddof=1) / n**0.5) if n > 1 else float("nan"),
-                    "flagged": float(flags.mean()),
+                    "flagged": float(flags.mean()) if len(flags) else float("nan"),
                     "segments": n,
                     "promise": control.promise,
                 }

@@ -108,9 +108,9 @@ def choose_threshold(
     >>> choose_threshold([4, 3, 2, 1], [True, False, True, False], "precision", 0.6).threshold
     2.0
     """
-    curve = detection_curve(suspicion, wrong)
-    if not curve.wrong:
+    if not np.any(wrong):
         raise InputError("no calibration word is wrong: no threshold can be chosen")
+    curve = detection_curve(suspicion, wrong)
     counts = (segments, curve.wrong + curve.right, curve.wrong)
     if rule == "f1":
         return Control(rule, None, curve.best(curve.f1)[1], *counts)

@@ -18,12 +18,16 @@ from scipy.optimize import brentq
 from scipy.special import stdtr
 
 from doubtless.errors import InputError
+from doubtless.formats.words import quoted
 from doubtless.metaeval.bootstrap import draw_weights
 from doubtless.metaeval.detection import Floats, Ranking
 from doubtless.systems import holm
 from doubtless.words.judged import Judged
 
-_FIGURES = ("ap", "f1")
+COMPARED = ("ap", "f1")
+"""Figures by which metrics can be compared."""
+
+_NO_ERROR = 1e-12  # draws that differ by less differ by rounding alone
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ class Difference:
     value, low, high
         First minus second, and its interval.
     p, p_holm
-        Two-sided p-value, and the same corrected for the number of pairs of metrics.
+        Two-sided p-value, and the same corrected for the number of pairs of metrics. Like the interval NaN
+        where draws cannot tell how much of the difference is chance: if no group has two segments, or if
+        the metrics differ by the same in all draws.
     error, annotator_share
         The standard error, and the share of its square that is due to annotators.
     annotators, segments
@@ -85,8 +91,7 @@ def differences(
     >>> found.value > 0.1, found.p < 0.05
     (True, True)
     """
-    if figure not in _FIGURES:
-        raise InputError(f"metrics are compared by {' or '.join(_FIGURES)}, found '{figure}'")
+    check_figure(figure)
     if resamples < 2 or not 0 < level < 1:
         raise InputError("a comparison needs at least two resamples and a level between 0 and 1")
     segments, people = _draws(judged, resamples, np.random.default_rng(seed))
@@ -97,13 +102,20 @@ def differences(
     found = []
     for i, j in combinations(range(len(names)), 2):
         moved, single = (values[:, i] - values[:, j] for values in (drawn, by_annotator))
-        value, doubt = float(overall[i] - overall[j]), _Doubt.of(moved, single, len(judged.group))
+        value = float(overall[i] - overall[j])
+        doubt = _Doubt.of(value, moved, single, len(judged.group), len(judged.groups))
         p, reach = doubt.p_value(value), doubt.reach(level)
         counts = len(judged.labels), len(judged.group)
         ends, of_doubt = (value - reach, value + reach), (doubt.error, doubt.share)
         found.append(Difference(names[i], names[j], figure, value, *ends, p, p, *of_doubt, *counts))
     corrected = holm([difference.p for difference in found])
     return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+
+
+def check_figure(figure: str) -> None:
+    """Refuse a figure by which metrics cannot be compared."""
+    if figure not in COMPARED:
+        raise InputError(f"metrics are compared by {' or '.join(COMPARED)}, found {quoted(figure)}")
 
 
 def _draws(judged: Judged, resamples: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -130,7 +142,7 @@ def _figures(judged: Judged, figure: str, segments: Floats) -> Floats:
             for m, suspicion in enumerate(judged.scores.values()):
                 if words.any():
                     ranking = Ranking.of(suspicion[words], labels[words] == 1, judged.segment[words])
-                    found[:, g, a, m] = ranking.figures(segments)[_FIGURES.index(figure)]
+                    found[:, g, a, m] = ranking.figures(segments)[COMPARED.index(figure)]
     if np.isnan(found).all():
         raise InputError("no annotator found any word wrong: there is nothing to detect")
     return found
@@ -146,7 +158,10 @@ def _mean_over(figures: Floats, axis: int, weights: Floats | None = None) -> Flo
 
 @dataclass(frozen=True)
 class _Doubt:
-    """The standard error of a difference, the annotators' share in its square, and how many there are."""
+    """The standard error of a difference, the annotators' share in its square, and how many there are.
+
+    The error is NaN where it cannot be known.
+    """
 
     error: float
     share: float
@@ -154,13 +169,17 @@ class _Doubt:
     segments: int
 
     @classmethod
-    def of(cls, drawn: Floats, single: Floats, segments: int) -> _Doubt:
+    def of(cls, value: float, drawn: Floats, single: Floats, segments: int, groups: int) -> _Doubt:
         """Weigh the difference in each draw and the difference as each annotator alone would see it."""
-        variance = float(np.nanvar(drawn, ddof=1))
+        drawn = drawn[~np.isnan(drawn)]
+        error = float(drawn.std(ddof=1)) if len(drawn) > 1 else 0.0
+        variance = error**2 if error > _NO_ERROR else 0.0
+        # A segment that is alone in its group is the same in all draws, as is a difference of two constants.
+        unknown = segments == groups or (not variance and abs(value) > _NO_ERROR)
         single = single[~np.isnan(single)]
         of_people = float(single.var(ddof=1)) / len(single) if len(single) > 1 else 0.0
         share = min(of_people / variance, 1.0) if variance else 0.0
-        return cls(variance**0.5, share, len(single), segments)
+        return cls(float("nan") if unknown else variance**0.5, share, len(single), segments)
 
     def _tails(self, ratio: float) -> float:
         """The chance of a ratio of difference and standard error at least this far from zero."""
@@ -170,7 +189,7 @@ class _Doubt:
 
     def p_value(self, value: float) -> float:
         """The two-sided p-value of a difference."""
-        return self._tails(abs(value) / self.error) if self.error else float(value == 0)
+        return self._tails(abs(value) / self.error) if self.error else 1.0
 
     def reach(self, level: float) -> float:
         """How far the interval of a level reaches either way."""

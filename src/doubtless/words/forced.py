@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -24,6 +24,7 @@ from doubtless.neural.folder import first_line, locate
 from doubtless.words.anatomy import Way, final_norm, way_to_logits
 from doubtless.words.reading import Forced, as_one, as_pair
 
+_LANGUAGES = ("{source}", "{target}")
 _SAMPLE = 64  # numbers of each matrix that a fingerprint looks at
 
 
@@ -71,13 +72,17 @@ class TranslationModel:
     name
         For messages and signatures.
     template
-        What the model reads for a source: text in which ``{src}`` stands for it.
+        What the model reads for a source: text in which ``{src}`` stands for it, ``{source}`` and
+        ``{target}`` for the languages.
+    languages
+        Source and target language, as the model calls them.
     """
 
     model: Any
     tokenizer: Any
     name: str
     template: str = "{src}"
+    languages: tuple[str, str] = ("", "")
     _norm: Way = field(init=False, repr=False)
     _logits: Way = field(init=False, repr=False)
 
@@ -87,6 +92,15 @@ class TranslationModel:
         norm, logits = _anatomy(self)
         object.__setattr__(self, "_norm", norm)
         object.__setattr__(self, "_logits", logits)
+
+    @property
+    def is_told_languages(self) -> bool:
+        """Whether what it reads depends on the languages."""
+        return _is_multilingual(self.tokenizer) or any(name in self.template for name in _LANGUAGES)
+
+    def told(self, lp: str | None) -> TranslationModel:
+        """The same model for another language pair, such as ``en-de``."""
+        return replace(self, languages=_languages(self.tokenizer, None, lp, self.name))
 
     @property
     def has_encoder(self) -> bool:
@@ -119,7 +133,11 @@ class TranslationModel:
 
     def encode(self, source: str, translation: str) -> Forced:
         """Turn a segment into tokens, as many as the model can read."""
-        asked = self.template.replace("{src}", source)
+        if any(self.languages) and _is_multilingual(self.tokenizer):  # models for other languages share it
+            self.tokenizer.src_lang, self.tokenizer.tgt_lang = self.languages
+        asked = self.template
+        for name, code in zip((*_LANGUAGES, "{src}"), (*self.languages, source), strict=True):
+            asked = asked.replace(name, code)
         return (as_pair if self.has_encoder else as_one)(self.tokenizer, asked, translation, self.most)
 
     def batch(self, segments: Sequence[Forced]) -> Batch:
@@ -258,9 +276,7 @@ def open_translation_model(
                 f"{source}: a decoder-only model needs a prompt, such as 'German: {{src}}\\nEnglish: '"
             )
         template = "{src}"
-    for name, code in zip(("{source}", "{target}"), chosen, strict=True):
-        template = template.replace(name, code)
-    return TranslationModel(model, tokenizer, os.fspath(source), template)
+    return TranslationModel(model, tokenizer, os.fspath(source), template, chosen)
 
 
 @contextmanager
@@ -280,9 +296,9 @@ def _quiet() -> Iterator[None]:
 def _languages(
     tokenizer: Any, languages: tuple[str, str] | None, lp: str | None, name: str
 ) -> tuple[str, str]:
-    """Tell a multilingual tokenizer the languages, and return how they are called."""
+    """How a model calls the two languages, of which a multilingual one must be told."""
     spoken = tuple((lp or "-").replace("_", "-").split("-", 1))
-    if not (hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")):
+    if not _is_multilingual(tokenizer):
         return languages or (spoken[0], spoken[-1])
     known = set(getattr(tokenizer, "lang_code_to_id", None) or tokenizer.get_vocab())
     if languages is None:
@@ -295,8 +311,11 @@ def _languages(
     for code in languages:
         if code not in known:
             raise InputError(f"{name}: the model knows no language {quoted(code)}")
-    tokenizer.src_lang, tokenizer.tgt_lang = languages
     return languages
+
+
+def _is_multilingual(tokenizer: Any) -> bool:
+    return hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")
 
 
 def _anatomy(model: TranslationModel) -> tuple[Way, Way]:

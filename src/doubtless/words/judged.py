@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,10 @@ class Judged:
         """The words of one group."""
         return self.of_segments(np.array([group == name for group in self.group], dtype=bool))
 
+    def of_metrics(self, names: Iterable[str]) -> Judged:
+        """The words with some of the metrics."""
+        return replace(self, scores={name: self.scores[name] for name in names})
+
     def of_segments(self, keep: np.ndarray) -> Judged:
         """The words of some segments, given by a mask; those that are kept are counted anew."""
         words = keep[self.segment]
@@ -80,6 +84,10 @@ class Judged:
 
     def halves(self, seed: int = 0) -> tuple[Judged, Judged]:
         """Two random halves of the segments, one to judge and one to calibrate by."""
+        if len(self.group) < 2:
+            raise InputError(
+                "one segment cannot choose thresholds and try them: more segments, or others (--calibration)"
+            )
         first = np.random.default_rng(seed).permutation(len(self.group)) % 2 == 0
         return self.of_segments(first), self.of_segments(~first)
 

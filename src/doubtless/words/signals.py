@@ -5,13 +5,14 @@ The translation is forced: the model reads the source, and at each place predict
 entropy and divergence are in nats.
 
 Signals with a value for each layer have columns from 0 (the embeddings) to N - 1; ``ll-surprisal:4`` names
-one of them. Which layer is best must be found on other data than it is judged on (:func:`best_layer`).
+one of them. Which layer is best must be found on other data than it is judged on (:func:`best_layer`, and
+:mod:`doubtless.words.layers` for tables of words).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -116,6 +117,22 @@ def parse_signal(name: str) -> tuple[str, int | None]:
     if not layer.isdigit() or not SIGNALS[signal].layered:
         raise InputError(f"{quoted(name)} names no layer of {signal}")
     return signal, int(layer)
+
+
+def every_layer(names: Iterable[str], layers: int) -> list[str]:
+    """Write out ``:all`` of signals that have layers.
+
+    Examples
+    --------
+    >>> every_layer(["entropy", "ll-kl:all"], 3)
+    ['entropy', 'll-kl:0', 'll-kl:1', 'll-kl:2']
+    """
+    found = []
+    for name in names:
+        signal, _, layer = name.partition(":")
+        written_out = layer == "all" and signal in SIGNALS and SIGNALS[signal].layered
+        found += [f"{signal}:{i}" for i in range(layers)] if written_out else [name]
+    return list(dict.fromkeys(found))
 
 
 def token_signals(
@@ -316,13 +333,25 @@ def recorded_signals(
     >>> found.on("surprisal", [(0, 1), (2, 7), (8, 11)]).tolist()
     [0.1, 2.0, 3.0]
     """
-    pieces = units.split() if isinstance(units, str) else list(units)
-    values = -np.asarray(logprobs, dtype=np.float64)
+    if isinstance(units, str):
+        units = units.split()
+    pieces = list(units) if isinstance(units, Iterable) else [units]
+    if not all(isinstance(piece, str) for piece in pieces):
+        raise InputError(f"subword units are a text or a list of texts, found {quoted(str(units))}")
+    values = -_numbers(logprobs)
     if len(values) not in (len(pieces), len(pieces) + 1):
         raise InputError(f"{len(values)} log-probabilities for {counted(len(pieces), 'unit')}")
     if not np.isfinite(values).all():
         raise InputError("a log-probability is not a finite number")
     return TokenSignals(pieces, placed(text, pieces, scheme), {"surprisal": values[: len(pieces)]})
+
+
+def _numbers(logprobs: ArrayLike) -> Floats:
+    with suppress(TypeError, ValueError):
+        values = np.asarray(logprobs, dtype=np.float64)
+        if values.ndim == 1:
+            return values
+    raise InputError(f"log-probabilities are a list of numbers, found {quoted(str(logprobs))}")
 
 
 def best_layer(values: ArrayLike, wrong: ArrayLike) -> int:

@@ -4,6 +4,9 @@ A table has one row a word, as ``doubtless words`` writes it, or one row a segme
 a list: a number a word (scores), a tag a word (``OK`` and ``BAD``, 0 and 1), or spans with ``start`` and
 ``end`` over the characters of the translation. Text formats hold lists as JSON, or tags with blanks between
 them. An annotator's empty cell means that they did not see the segment, an empty list that all is right.
+
+Spans of an annotator can also stand in two columns of offsets (``NAME=STARTS+ENDS``), as marks ``<v>`` in the
+translation (``NAME=v:COLUMN``), or be what a post-editor changed (``NAME=pe:COLUMN``).
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ from doubtless.formats.words import counted, quoted
 from doubtless.neural.tokens import Offsets
 from doubtless.neural.words import words as cut
 from doubtless.segments import Table
+from doubtless.words.edits import edit_spans
 from doubtless.words.judged import Floats, Judged
-from doubtless.words.spans import from_lists, labels, project
+from doubtless.words.spans import from_lists, from_marks, labels, project
 from doubtless.words.subwords import placed
 
 Item = TypeVar("Item")
@@ -51,7 +55,9 @@ def judged_words(
     table
         One row a word, or one row a segment.
     scores, annotators
-        Columns. An annotator may also be ``NAME=STARTS+ENDS``, two columns of lists of offsets.
+        Columns. An annotator may also be ``NAME=STARTS+ENDS``, two columns of lists of offsets,
+        ``NAME=v:COLUMN``, the translation with its errors between ``<v>`` and ``</v>``, or
+        ``NAME=pe:COLUMN``, a post-edited translation.
     by
         Column of groups, such as languages; without one, ``lp`` if there is one.
     words
@@ -76,7 +82,7 @@ def judged_words(
         raise InputError("who says what is wrong? (--annotators)")
     by = by or ("lp" if table.has("lp") else None)
     group = table.labels([by]).to_list() if by else ["all"] * len(table)
-    if _one_row_a_word(table, [*scores, *annotators]):
+    if _one_row_a_word(table, [*scores, *annotators], segment):
         return _from_words(table, scores, annotators, group, segment)
     return _from_segments(table, scores, annotators, group, words)
 
@@ -114,12 +120,25 @@ def with_word_scores(segments: Table, words: Table, scores: Sequence[str]) -> Ta
     return replace(segments, frame=segments.frame.with_columns(made)).take(np.flatnonzero(known))
 
 
-def _one_row_a_word(table: Table, columns: Sequence[str]) -> bool:
-    first = columns[0].partition("=")[2].partition("+")[0] or columns[0]
-    series = table.column(first)
+def _one_row_a_word(table: Table, columns: Sequence[str], segment: str) -> bool:
+    """Whether cells hold single values and not lists; where all are empty, words tell their segments."""
+    if any("=" in column for column in columns):
+        return False
+    filled = [series for series in map(table.column, columns) if not _is_empty(series)]
+    return not any(map(_holds_lists, filled)) if filled else table.has(segment)
+
+
+def _is_empty(series: pl.Series) -> bool:
+    absent = series.is_null()
+    if series.dtype == pl.String:
+        absent |= series.str.strip_chars() == ""
+    return bool(absent.all())
+
+
+def _holds_lists(series: pl.Series) -> bool:
     if series.dtype != pl.String:
-        return not series.dtype.is_nested()
-    return not bool(series.str.strip_chars().str.contains(r"^\[|\s").any())
+        return series.dtype.is_nested()
+    return bool(series.str.strip_chars().str.contains(r"^\[|\s").any())
 
 
 def _from_words(
@@ -147,20 +166,32 @@ class _Column:
 
     @classmethod
     def of(cls, table: Table, text: str, score: bool) -> _Column:
-        """Read a column, or ``NAME=STARTS+ENDS``."""
+        """Read a column, or what stands behind ``NAME=``."""
         name, equals, columns = text.partition("=")
         if not equals:
             cells = _cells(table, name)
             # Empty lists only: somebody who marked nothing.
             kinds = {isinstance(cell[0], Mapping) for cell in cells if cell} or {True}
             return cls(name, cells, True in kinds, score)
-        if score or columns.count("+") != 1:
-            raise InputError(f"an annotator's offsets are NAME=STARTS+ENDS, found {quoted(text)}")
+        if score:
+            raise InputError(f"NAME= is for annotators, not for scores: {quoted(text)}")
+        kind, colon, column = columns.partition(":")
+        if colon and kind in _FROM_TEXT:
+            series = table.column(column)
+            if series.dtype not in (pl.String, pl.Null):
+                raise InputError(
+                    f"{table.name}: column {quoted(column)} holds {series.dtype}, expected texts"
+                )
+            with _located(table, name) as at:
+                made = [_FROM_TEXT[kind](*both) for both in at(zip(_texts(table), series, strict=True))]
+            return cls(name, made, True, score)
+        if columns.count("+") != 1:
+            raise InputError(
+                f"an annotator is NAME=STARTS+ENDS, NAME=v:COLUMN or NAME=pe:COLUMN, found {quoted(text)}"
+            )
         starts, ends = (_cells(table, column) for column in columns.split("+"))
-        pairs = [
-            None if a is None or b is None else [{"start": x, "end": y} for x, y in zip(a, b, strict=True)]
-            for a, b in zip(starts, ends, strict=True)
-        ]
+        with _located(table, name) as at:
+            pairs = [_paired(*both) for both in at(zip(starts, ends, strict=True))]
         return cls(name, pairs, True, score)
 
     def values(self, cell: list[Any] | None, text: str, words: Offsets) -> Floats | None:
@@ -181,6 +212,37 @@ class _Column:
         return project([_confidence(span) for span in cell], places, words, "max", missing=0.0)
 
 
+def _texts(table: Table) -> list[str]:
+    return table.column("mt").cast(pl.String).fill_null("").to_list()
+
+
+def _marked(text: str, marked: str | None) -> list[Any] | None:
+    """Spans of the translation with marks; None for an empty cell."""
+    if not marked:
+        return None
+    bare, spans = from_marks(marked)
+    if bare != text:
+        raise InputError(f"without its marks {quoted(marked)} is not the translation {quoted(text)}")
+    return [span._asdict() for span in spans]
+
+
+def _edited(text: str, edited: str | None) -> list[Any] | None:
+    """Spans of what a post-editor changed; None for an empty cell."""
+    return [span._asdict() for span in edit_spans(text, edited)] if edited else None
+
+
+_FROM_TEXT = {"v": _marked, "pe": _edited}
+
+
+def _paired(starts: list[Any] | None, ends: list[Any] | None) -> list[Any] | None:
+    """Spans from two lists of offsets; None where one of them is missing."""
+    if starts is None or ends is None:
+        return None
+    if len(starts) != len(ends):
+        raise InputError(f"{counted(len(starts), 'start')}, but {counted(len(ends), 'end')} of spans")
+    return [{"start": start, "end": end} for start, end in zip(starts, ends, strict=True)]
+
+
 def _from_segments(
     table: Table, scores: Sequence[str], annotators: Sequence[str], group: list[str], words: str | None
 ) -> Judged:
@@ -188,7 +250,7 @@ def _from_segments(
     columns += [_Column.of(table, name, False) for name in annotators]
     texts, pieces = [""] * len(table), None
     if words or any(column.spans for column in columns):
-        texts = table.column("mt").cast(pl.String).fill_null("").to_list()
+        texts = _texts(table)
         pieces = _words(table, texts, words)
     rows: dict[str, list[Floats | None]] = {}
     for column in columns:

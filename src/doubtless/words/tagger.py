@@ -64,13 +64,25 @@ class TaggedWords:
         >>> found.on([(0, 3), (4, 6), (6, 7)]).tolist(), found.on([(0, 3), (4, 7)], "binary").tolist()
         ([0.2, 0.7, 0.7], [0.0, 1.0])
         """
-        if form not in get_args(Form):
-            raise InputError(f"a tagger is asked for {' or '.join(get_args(Form))}, found {quoted(form)}")
-        if form == "binary":
+        if checked_form(form) == "binary":
             values = labels(self.spans, pieces).astype(np.float64)
         else:
             values = project(self.probability, self.words, pieces, "max", missing=0.0)
         return as_far_as_read(values, pieces, self.stopped)
+
+
+def checked_form(text: str) -> Form:
+    """Read the name of a form.
+
+    Examples
+    --------
+    >>> checked_form("binary")
+    'binary'
+    """
+    for form in get_args(Form):
+        if form == text:
+            return form
+    raise InputError(f"a tagger is asked for {' or '.join(get_args(Form))}, found {quoted(text)}")
 
 
 def open_tagger(source: str | os.PathLike[str] = BUNDLED, **options: Any) -> Engine:
