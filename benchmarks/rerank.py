@@ -1,7 +1,7 @@
 """Does choosing early save time? Reranking beside scoring all candidates, turn by turn.
 
     python benchmarks/rerank.py FILE [--sources 50] [--rounds 3] [--methods ucb halving race] [--budget 0.55]
-                                     [--gamma 1] [--memory 256]
+                                     [--gamma G] [--memory 256]
 
 FILE holds candidates as ``recipes/candidates.py`` writes them. Prints CPU seconds of the full scoring of all
 different candidates (``Engine.score``, without exits) and of each method with the finishing of what it chose,
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=["ucb", "halving", "race"])
     parser.add_argument("--budget", type=float, default=0.55)
-    parser.add_argument("--gamma", type=float, default=1.0)
+    parser.add_argument("--gamma", type=float)
     parser.add_argument("--memory", type=int, default=MEMORY >> 20, help="megabytes")
     given = parser.parse_args()
     table = one_row_each(read(given.file))

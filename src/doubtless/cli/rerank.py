@@ -67,7 +67,7 @@ def rerank(
         float | None,
         typer.Option(
             help="Standard deviations in the bounds of candidates: race, halving, ucb, ucb-paper, similar.",
-            show_default="1.0",
+            show_default="0.5 for ucb, else 1",
             rich_help_panel=_CHOOSING,
         ),
     ] = None,

@@ -23,6 +23,7 @@ _EXAMPLES = {
     "confidence": "a positive number: confidence:0.1",
 }
 KINDS = (*_BOUNDED, *_EXAMPLES, *_PREFERENCES, "full")
+_GAMMA = {"ucb": 0.5}
 # Which methods have which option.
 _HAVE = {"budget": _LIMITED, "gamma": (*_BOUNDED, "similar"), "start": _BOUNDED}
 
@@ -43,7 +44,8 @@ class Method:
     budget
         Share of the cost of scoring all candidates in full, for the methods that have one.
     gamma
-        Standard deviations in the bounds.
+        Standard deviations in the bounds; None: 0.5 for ``ucb``, whose doubts contain what levelling takes
+        out, and 1, the paper's, for all others.
     start
         The exit that all candidates are taken to first.
     lead
@@ -53,7 +55,7 @@ class Method:
     kind: str = "race"
     value: float = 0.0
     budget: float = 0.55
-    gamma: float = 1.0
+    gamma: float | None = None
     start: int = 1
     lead: float | None = None
 
@@ -100,11 +102,15 @@ class Method:
         """What it is, for signatures: ``ucb,budget:0.55,gamma:1,start:1``."""
         parts = [f"{self.kind}:{self.value:g}" if self.value else self.kind]
         parts += [f"budget:{self.budget:g}"] if self.is_limited else []
-        parts += [
-            f"{name}:{getattr(self, name):g}" for name in ("gamma", "start") if self.kind in _HAVE[name]
-        ]
+        numbers = {"gamma": self.deviations, "start": self.start}
+        parts += [f"{name}:{value:g}" for name, value in numbers.items() if self.kind in _HAVE[name]]
         parts += [] if self.lead is None else [f"lead:{self.lead:g}"]
         return ",".join(parts)
+
+    @property
+    def deviations(self) -> float:
+        """Standard deviations in the bounds."""
+        return _GAMMA.get(self.kind, 1.0) if self.gamma is None else self.gamma
 
     @property
     def is_limited(self) -> bool:
@@ -120,17 +126,17 @@ class Method:
     def policy(self) -> Policy:
         """The policy that it stands for."""
         if self.kind in _BANDITS:
-            return race.Bandit(self.gamma, self.start)
+            return race.Bandit(self.deviations, self.start)
         if self.kind == "halving":
-            return race.Halving(self.gamma, self.start)
+            return race.Halving(self.deviations, self.start)
         if self.kind == "race":
-            return race.Elimination(self.gamma, self.start)
+            return race.Elimination(self.deviations, self.start)
         if self.kind == "constant":
             return race.Exit(latest=int(self.value))
         if self.kind == "confidence":
             return race.Exit(tolerance=self.value)
         if self.kind == "similar":
-            return Similar(self.gamma)
+            return Similar(self.deviations)
         return race.Subset() if self.needs_preference else race.FULL
 
     def start_race(

@@ -18,10 +18,8 @@ from doubtless.segments import Floats
 
 _LENGTHS = (3, 4)  # of n-grams of characters
 _SHARED = 0.9  # part of the variance of scores that is alike in candidates of the same n-grams
-_FIRST, _NEXT = (
-    20,
-    40,
-)  # one in so many candidates is scored before there is a forecast, and between two of them
+_FIRST = 20  # one in so many candidates is scored before there is a forecast
+_NEXT = 40  # and so many between two forecasts
 _JITTER = 1e-8
 
 

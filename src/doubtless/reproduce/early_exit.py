@@ -18,6 +18,7 @@ from doubtless.datasets import locate
 from doubtless.decide.candidates import Pools, one_row_each
 from doubtless.decide.rerank import Choices, Method, Trace
 from doubtless.decide.rerank import replay as replay_choice
+from doubtless.decide.similarity import similarities
 from doubtless.errors import InputError
 from doubtless.metaeval.correlation import pearson
 from doubtless.neural.exits import ExitRule, replay
@@ -33,6 +34,7 @@ _PAPER_HUMAN = (0.034, 0.159, 0.207, 0.221, 0.221, 0.251, 0.278, 0.281, 0.281, 0
 # Section 3.3: with half of the compute.
 _PAPER_HALF = 0.292
 _COSTS = tuple(round(0.15 + 0.05 * i, 2) for i in range(17))
+_SIMILAR_DRAWS = 3  # of the candidates that it begins with; each takes as long as all other methods
 _BUDGETS = tuple(round(0.15 + 0.1 * i, 2) for i in range(9))
 # Table 4, candidates by sampling.
 _PAPER_TOP = {
@@ -173,6 +175,7 @@ def _budgets(table: Table, options: Options) -> Iterator[dict[str, object]]:
     """What each method finds at each budget."""
     folder = Path(options.models[0]) if options.models else None
     trace, pools = recorded(table, folder)
+    alike = similarities(table.column("mt").to_list(), pools.rows)
     final = trace.final
     best = final.max(axis=1)
     spread = float(best.max() - final[trace.present].min())
@@ -189,12 +192,12 @@ def _budgets(table: Table, options: Options) -> Iterator[dict[str, object]]:
         }
 
     for budget in _BUDGETS:
-        for name, found in _methods(trace, pools, table, budget, options):
+        for name, found in _methods(trace, pools, alike, table, budget, options):
             yield {"method": name, "budget": budget, **figures(found)}
 
 
 def _methods(
-    trace: Trace, pools: Pools, table: Table, budget: float, options: Options
+    trace: Trace, pools: Pools, alike: list[Floats], table: Table, budget: float, options: Options
 ) -> Iterator[tuple[str, list[Choices]]]:
     """Every method at a budget; exits and races have the threshold that meets it, found in hindsight."""
     for kind in ("ucb-paper", "ucb", "halving"):
@@ -207,6 +210,8 @@ def _methods(
     yield "confidence", [replay_choice(trace, Method("confidence", tolerance))]
     drawn = np.random.default_rng(options.seed).random((options.splits, *trace.present.shape))
     yield "random", [replay_choice(trace, Method("random", budget=budget), chance) for chance in drawn]
+    few = drawn[:_SIMILAR_DRAWS]
+    yield "similar", [replay_choice(trace, Method("similar", budget=budget), chance, alike) for chance in few]
     if table.has("logprob"):
         sums = pools.matrix(table.numbers("logprob"))
         yield "logprob-sum", [replay_choice(trace, Method("logprob-sum", budget=budget), sums)]
