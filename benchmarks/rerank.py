@@ -51,7 +51,7 @@ def main() -> None:
     rows = pools.rows[pools.present]
     different = {name: [values[row] for row in rows] for name, values in texts.items()}
     engine = open_engine(None, threads=1)
-    methods = {name: Method.parse(name, budget=given.budget, gamma=given.gamma) for name in given.methods}
+    methods = {name: Method(name, budget=given.budget, gamma=given.gamma) for name in given.methods}
 
     def full():  # type: ignore[no-untyped-def]
         return engine.score(different).score
