@@ -83,7 +83,7 @@ class CalibrationPlan:
         sketched = ("src", "mt") if table.has("src") and table.has("mt") else ()
         sketch = Sketch.of(row_hashes(table, sketched)) if sketched else None
         distribution = self._distribution(table, forecast, y, reading, fitted) if self.distribution else None
-        ways = tuple(sorted(set(adaptations(table))))
+        ways = tuple(adaptations(table).unique().sort())
         bare = Calibration(fitted, reading, human, None, sketch, sketched, distribution, ways)
         cells = bare.cells(table, forecast)
         return replace(bare, reference=Reference.of(forecast, scores, self.alpha, cells))

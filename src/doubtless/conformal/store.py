@@ -113,12 +113,14 @@ class Calibration:
         return self.fitted.intervals(forecast, condition)
 
     def _refuse_otherwise_adapted(self, table: Table) -> None:
-        for row, way in enumerate(adaptations(table)):
-            if way not in self.adaptations:
-                raise InputError(
-                    f"{table.place(row)}: the score is {_adapted(way)}, those of the calibration are"
-                    f" {_adapted(self.adaptations[0])}: calibrate on rows that were scored in the same way"
-                )
+        ways = adaptations(table)
+        other = ~ways.is_in(list(self.adaptations))
+        if other.any():
+            row = int(other.arg_max() or 0)
+            raise InputError(
+                f"{table.place(row)}: the score is {_adapted(ways[row])}, those of the calibration are"
+                f" {_adapted(self.adaptations[0])}: calibrate on rows that were scored in the same way"
+            )
 
     def cells(self, table: Table, forecast: Forecast) -> np.ndarray:
         """The number of the group or bin of each row; 0 for all where there are none."""
@@ -157,12 +159,11 @@ class Calibration:
         return "|".join([*parts, f"version:{doubtless.__version__}"])
 
 
-def adaptations(table: Table) -> list[str]:
+def adaptations(table: Table) -> pl.Series:
     """How the score of each row was adapted to its system (column ``adapted`` of ``score --adapt``)."""
     if not table.has("adapted"):
-        return [NOT_ADAPTED] * len(table)
-    said = table.column("adapted").cast(pl.String).fill_null(NOT_ADAPTED)
-    return said.to_list()
+        return pl.repeat(NOT_ADAPTED, len(table), eager=True)
+    return table.column("adapted").cast(pl.String).fill_null(NOT_ADAPTED)
 
 
 def _adapted(way: str) -> str:

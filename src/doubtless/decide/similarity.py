@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 from doubtless.decide.race import Array, Race
 from doubtless.segments import Floats
@@ -81,8 +82,10 @@ class Similar:
     def places(self, race: Race) -> Array:
         """The next ones, all the way."""
         places = race.place.copy()
-        for source in range(len(places)):
-            places[source, self._next(race, source)] = race.depth
+        # The matrices are small: threads that wait for each other cost more than they bring.
+        with threadpool_limits(1, user_api="blas"):
+            for source in range(len(places)):
+                places[source, self._next(race, source)] = race.depth
         return places
 
     def _next(self, race: Race, source: int) -> Array:
