@@ -240,14 +240,14 @@ def _result(
     from doubtless.cli.scoring import Run, with_doubt
     from doubtless.forecast import ErrorEstimate
     from doubtless.neural.engine import Scored
-    from doubtless.neural.texts import sanity_flags, texts_of
+    from doubtless.neural.texts import pairs_of, sanity_flags, texts_of
     from doubtless.neural.uncertainty import Quantified
 
     columns = {name: outputs[name] for name in ("score", "error")}
     depth = engine.stepper.depth
     scored = Scored(columns, np.full(len(table), depth), truncated)
     quantified = Quantified(ErrorEstimate(columns["score"], columns["error"]), columns, scored)
-    flags = sanity_flags(texts_of(table, engine.config), truncated)
+    flags = sanity_flags(texts_of(table, engine.config), truncated, pairs_of(table))
     made = [f"model:{engine.name}", f"weights:{engine.fingerprint()}", f"rerank:{method.signature}"]
     signature = "|".join([*made, f"version:{doubtless.__version__}"])
     run = Run(quantified, flags, signature, engine.config, depth, own=True)

@@ -22,7 +22,7 @@ from doubtless.neural.engine import Engine
 from doubtless.neural.exits import ExitRule
 from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
-from doubtless.neural.texts import sanity_flags, texts_of
+from doubtless.neural.texts import pairs_of, sanity_flags, texts_of
 from doubtless.neural.uncertainty import Quantified, Quantifier, quantify
 from doubtless.neural.words import marked
 from doubtless.segments import Floats, Table
@@ -114,7 +114,7 @@ def run_models(
             words=wishes.words,
             progress=progress,
         )
-    flags = sanity_flags(texts, found.scored.truncated)
+    flags = sanity_flags(texts, found.scored.truncated, pairs_of(table))
     signature = _signature(engines, asked, quantifier, wishes)
     own = errors is None and len(engines) == 1 and quantifier == natural
     return Run(found, flags, signature, config, engines[0].stepper.depth, own, adapted)
@@ -154,10 +154,9 @@ def told_languages(texts: dict[str, list[str]], table: Table) -> dict[str, list[
     >>> told_languages({"src": ["Good morning."]}, table)
     {'src': ['de | Good morning.']}
     """
-    if "src" not in texts or not table.has("lp"):
+    if "src" not in texts:
         return texts
-    pairs = table.column("lp").cast(pl.String)
-    return {**texts, "src": [tagged(src, lp) for src, lp in zip(texts["src"], pairs, strict=True)]}
+    return {**texts, "src": [tagged(src, lp) for src, lp in zip(texts["src"], pairs_of(table), strict=True)]}
 
 
 @dataclass(frozen=True)

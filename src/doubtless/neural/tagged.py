@@ -7,13 +7,25 @@ the two texts says so. Models that were trained for it get the language before t
 from __future__ import annotations
 
 
+def target_of(lp: str | None) -> str:
+    """What a pair says of the target language; nothing if it is not known.
+
+    >>> target_of("en-de"), target_of("en_de"), target_of("en_XX-zh_CN"), target_of("en")
+    ('de', 'de', 'zh-CN', '')
+    """
+    source, _, target = (lp or "").partition("-")
+    return (target or source.partition("_")[2]).replace("_", "-")
+
+
 def tagged(src: str, lp: str | None) -> str:
     """A source with the language that its translation should be in, if the pair is known.
 
     >>> tagged("Good morning.", "en-de")
     'de | Good morning.'
+    >>> tagged("Good morning.", "en_XX-de_DE")
+    'de | Good morning.'
     >>> tagged("Good morning.", None)
     'Good morning.'
     """
-    target = (lp or "").replace("_", "-").partition("-")[2]
+    target = target_of(lp).partition("-")[0]
     return f"{target} | {src}" if target else src

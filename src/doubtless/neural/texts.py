@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.engine import Texts
+from doubtless.neural.scripts import wrong_script
 from doubtless.neural.stepper import Array
 from doubtless.segments import Table
 
@@ -24,14 +27,27 @@ def texts_of(table: Table, config: ModelConfig) -> dict[str, list[str]]:
     return found
 
 
-def sanity_flags(texts: Texts, truncated: Array) -> list[str]:
+def pairs_of(table: Table) -> list[str | None]:
+    """The language pair of each row of a table, as far as it is known.
+
+    >>> from doubtless.segments import as_table
+    >>> pairs_of(as_table([{"src": "Good morning.", "lp": "en-de"}]))
+    ['en-de']
+    """
+    return table.column("lp").cast(pl.String).to_list() if table.has("lp") else [None] * len(table)
+
+
+def sanity_flags(texts: Texts, truncated: Array, pairs: Sequence[str | None] | None = None) -> list[str]:
     """Words for what is odd about a row.
 
-    ``empty``, a ``copy`` of the source, ``no-src`` and ``no-ref`` (an empty one), ``truncated``.
+    ``empty``, a ``copy`` of the source, ``wrong-script`` (the letters are not the target language's),
+    ``no-src`` and ``no-ref`` (an empty one), ``truncated``.
 
     >>> import numpy as np
     >>> sanity_flags({"src": ["Haus", "Hund"], "mt": ["", "Hund"]}, np.array([False, True]))
     ['empty', 'copy truncated']
+    >>> sanity_flags({"mt": ["Доброе утро."]}, np.array([False]), ["en-de"])
+    ['wrong-script']
     """
     flags = []
     sources = texts.get("src")
@@ -39,6 +55,8 @@ def sanity_flags(texts: Texts, truncated: Array) -> list[str]:
         words = ["empty"] if not mt.strip() else []
         if sources is not None and mt.strip() and mt.strip() == sources[i].strip():
             words.append("copy")
+        if pairs is not None and wrong_script(mt, pairs[i]):
+            words.append("wrong-script")
         words += [f"no-{name}" for name in ("src", "ref") if name in texts and not texts[name][i].strip()]
         if truncated[i]:
             words.append("truncated")
