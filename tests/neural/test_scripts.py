@@ -25,18 +25,22 @@ SHARED = re.compile(
 )
 
 
+ALPHABETIC = {
+    character: unicodedata.name(character, "")
+    for character in map(chr, range(0x20000))
+    if character.isalpha()
+}
+
+
 @pytest.mark.parametrize("script", scripts._RANGES)
 def test_ranges_agree_with_the_names_of_characters(script: str) -> None:
     belongs = scripts._of(script)
     expected = NAMES.get(script, (script.upper(),))
-    for code in range(0x20000):
-        character = chr(code)
-        name = unicodedata.name(character, "")
-        if not character.isalpha() or SHARED.search(name):
-            continue
-        if belongs.match(character):
-            assert name.startswith(expected), (hex(code), name)
-    assert any(belongs.match(chr(code)) for code in range(0x20000) if chr(code).isalpha())
+    named = {character for character, name in ALPHABETIC.items() if name.startswith(expected)}
+    inside = {character for character in ALPHABETIC if belongs.match(character)}
+    strange = {character for character in inside - named if not SHARED.search(ALPHABETIC[character])}
+    assert not strange
+    assert len(inside & named) > len(named) / 2  # the rest are rare blocks of historical and phonetic letters
 
 
 @pytest.mark.parametrize(

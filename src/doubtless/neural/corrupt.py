@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from doubtless.neural.negate import negate
+from doubtless.neural.tagged import target_of
 
 __all__ = ["KINDS", "Pool", "corrupt"]
 
@@ -57,8 +58,7 @@ class Pool:
 
 def languages(lp: str) -> tuple[str, str]:
     """Source and target language of a pair such as ``en-de``, ``en_XX-de_DE`` or ``en-zh_CN``."""
-    source, _, target = lp.partition("-")
-    return tuple(re.split(r"[-_]", code)[0].lower() for code in (source, target))  # type: ignore[return-value]
+    return re.split(r"[-_]", lp)[0].lower(), target_of(lp).partition("-")[0].lower()
 
 
 def negation(src: str, mt: str, lp: str, rng: Random, pool: Pool) -> str | None:

@@ -18,7 +18,7 @@ _RANGES = {
     "Greek": r"Ͱ-Ͽἀ-῿",
     "Cyrillic": r"\u0400-\u052f",
     "Armenian": r"\u0530-\u058f",
-    "Hebrew": r"\u0590-\u05ff",
+    "Hebrew": r"\u0590-\u05ff\ufb1d-\ufb4f",
     "Arabic": r"\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufeff",
     "Devanagari": r"\u0900-\u097f",
     "Bengali": r"\u0980-\u09ff",
@@ -105,8 +105,10 @@ def wrong_script(text: str, lp: str | None) -> bool:
     """
     target, *further = target_of(lp).lower().split("-")
     scripts = _SCRIPTS.get(target, [])
+    if not scripts or any(len(part) == 4 for part in further):
+        return False
     letters = "".join(_LETTERS.findall(text))
-    if not scripts or len(letters) < _FEWEST or any(len(part) == 4 for part in further):
+    if len(letters) < _FEWEST:
         return False
     shares = {script: _share(script, letters) for script in scripts}
     if sum(shares.values()) < (_LEAST_IDEOGRAPHS if "Han" in scripts else _LEAST):
