@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from doubtless.neural.encoder import LayerwiseEncoder, attention_mask, batch_of  # noqa: E402
+from doubtless.neural.encoder import LayerwiseEncoder, _attend, attention_mask, batch_of  # noqa: E402
 
 TINY = {
     "vocab_size": 50,
@@ -71,3 +71,30 @@ def test_the_common_families_can_be_stepped():
 def test_a_batch_without_padding_needs_no_mask():
     _, mask = batch_of([[1, 2], [3, 4]], padding=0)
     assert attention_mask(mask) is None
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_attention_in_half_precision_learns_as_the_fused_kernel(padded):
+    torch.manual_seed(0)
+    mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])[:, None, None, :] if padded else None
+    exact = [torch.randn(2, 3, 9, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    half = [part.detach().bfloat16().requires_grad_() for part in exact]
+    rounded = [part.detach().double().requires_grad_() for part in half]
+    expected = torch.nn.functional.scaled_dot_product_attention(*rounded, attn_mask=mask)
+    found = _attend(*half, mask, 0.0)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), expected, atol=0.02, rtol=0.02)
+    weights = torch.randn(expected.shape, dtype=torch.float64)
+    (expected * weights).sum().backward()
+    (found * weights.bfloat16()).sum().backward()
+    for ours, theirs in zip(half, rounded, strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, atol=0.06, rtol=0.06)
+
+
+def test_dropout_of_attention_in_half_precision_keeps_the_mean():
+    torch.manual_seed(0)
+    query, key = (torch.zeros(1, 1, 400, 8, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    ones = torch.ones(1, 1, 400, 8, dtype=torch.bfloat16)
+    found = _attend(query, key, ones, None, 0.25).detach().float()
+    assert found.std() > 0.01
+    assert float(found.mean()) == pytest.approx(1, abs=0.01)
