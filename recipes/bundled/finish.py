@@ -1,8 +1,8 @@
 """From the trained model to the bundled one: ``python recipes/bundled/finish.py RUN/model --data DIR``.
 
-Learns the errors anew, exports to bytes, chooses the exit tolerance and the word threshold on MLQE-PE dev,
-calibrates intervals on what the exported model gives there, compares it with the model it came from, and
-writes the card. Nothing is chosen on test20; its figures on the card come from
+Learns the tagger and the last layer of each head anew, exports to bytes, chooses the exit tolerance and the
+word threshold on MLQE-PE dev, calibrates intervals on what the exported model gives there, compares it with
+the model it came from, and writes the card. Nothing is chosen on test20; its figures on the card come from
 ``doubtless reproduce bundled-...``.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from errors import refit_errors
+from refit import refit, refit_tagger
 
 from doubtless.columns import ForecastColumns
 from doubtless.conformal.calibrate import CalibrationPlan
@@ -98,23 +98,25 @@ def main() -> None:
     parser.add_argument("--card-only", action="store_true", help="measure the folder that is there")
     given = parser.parse_args()
     if not given.card_only:
-        make_folder(given.model, pl.read_parquet(given.prepared / "dev.parquet"), given.place)
+        make_folder(given.model, given.prepared, given.place)
     write_card(given.data, given.place)
 
 
-def make_folder(model: Path, dev: pl.DataFrame, place: Path) -> None:
+def make_folder(model: Path, prepared: Path, place: Path) -> None:
     """Export, choose thresholds, calibrate."""
     shutil.rmtree(place, ignore_errors=True)
-    whole = load(model)
+    whole, dev = load(model), pl.read_parquet(prepared / "dev.parquet")
+    refit_tagger(whole, pl.read_parquet(prepared / "train.parquet").filter(pl.col("kind") == "human"))
     src = [tagged(text, lp) for text, lp in zip(dev["src"], dev["lp"], strict=True)]
     texts = {"src": src, "mt": dev["mt"].to_list()}
-    moved = refit_errors(whole, texts, dev["human"].to_numpy())
+    moved = refit(whole, texts, dev["human"].to_numpy())
     export(whole, place)
 
     engine = open_engine(place)
     scored = engine.score(texts, words=-1.0)
     traced = engine.trace(texts)
-    traced["error"] += moved  # as if each row had not been among those that errors were learnt from
+    for name, values in moved.items():
+        traced[name] += values  # as if each row had not been among those that heads were refitted on
     tolerance, early = chosen_exit(traced, engine.stepper.exits, dev)
     frame = score_columns({name: values[-1] for name, values in traced.items()}, dev)
     for name, alpha in ALPHAS.items():

@@ -37,12 +37,21 @@ VARIANTS = {
         "word_layer": 2,
         "score_sd": 0.5,
     },
+    "again": {
+        "pooling": "parts",
+        "outputs": "score+error+change",
+        "heads": "each",
+        "restart": 1,
+        "word_tags": ("OK", "BAD"),
+    },
     "cls": {"outputs": "mean+variance", "word_tags": ("OK", "BAD"), "first_exit": 2, "activation": "SiLU"},
     "quantiles": {"pooling": "mean", "outputs": "quantiles", "final_activation": "Tanh"},
     "three texts": {"uses": "src+mt+ref", "exits": "last", "layer": 2, "activation": "GELU"},
     "kinds": {"kinds_after": 2, "partial": True, "word_tags": ("OK", "BAD")},
 }
-CASES = [(variant, "bert" if variant in ("kinds", "parts") else "xlm-roberta") for variant in VARIANTS]
+CASES = [
+    (variant, "bert" if variant in ("kinds", "parts", "again") else "xlm-roberta") for variant in VARIANTS
+]
 PLAIN_TOLERANCE = 1e-5
 # Random weights of 16 channels are the worst case; trained models of 384 are at 0.999 and better.
 BYTES_CORRELATION, BYTES_TOLERANCE = 0.98, 0.7

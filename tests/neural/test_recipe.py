@@ -1,4 +1,4 @@
-"""Parts of the bundled model's recipe: translations spoilt by a known share, and errors learnt anew."""
+"""Parts of the bundled model's recipe: translations spoilt by a known share, and heads learnt anew."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tiny import TEXTS, write_encoder
+from tiny import TEXTS, write_encoder  # noqa: E402
 
-from doubtless.neural.checkpoint import new_model
-from doubtless.neural.config import ModelConfig
-from doubtless.neural.runtime import torch_engine
+from doubtless.neural.checkpoint import new_model  # noqa: E402
+from doubtless.neural.config import ModelConfig  # noqa: E402
+from doubtless.neural.runtime import torch_engine  # noqa: E402
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "bundled"
 SENTENCES = [
@@ -149,20 +149,85 @@ def test_ridge_is_scikit_learn_s() -> None:
     assert features @ weights + constant == pytest.approx(expected)
 
 
-def test_errors_are_learnt_anew_and_scores_stay(tmp_path: Path) -> None:
-    encoder = write_encoder(tmp_path / "encoder")
+@pytest.mark.parametrize("restart", [0, 2])
+def test_heads_are_learnt_anew(restart: int, tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder", layers=4)
     kinds = {"pooling": "parts", "exits": "every", "heads": "each", "outputs": "score+error+change"}
-    model = new_model(
-        ModelConfig(encoder=str(encoder), hidden_sizes=(6,), score_mean=2.0, score_sd=3.0, **kinds)
-    )
+    scale = {"score_mean": 2.0, "score_sd": 3.0}
+    model = new_model(ModelConfig(encoder=str(encoder), hidden_sizes=(6,), restart=restart, **scale, **kinds))
     texts = {"src": TEXTS[:-1] * 4, "mt": [a + b for a in TEXTS[1:5] for b in TEXTS[1:]]}
-    before = torch_engine(model).trace(texts)
     human = np.random.default_rng(1).normal(2, 3, len(texts["mt"]))
-    moved = import_module("errors").refit_errors(model, texts, human)
+    moved = import_module("refit").refit(model, texts, human)
     after = torch_engine(model).trace(texts)
-    assert after["score"] == pytest.approx(before["score"])
-    assert after["change"] == pytest.approx(before["change"])
-    true = np.abs(before["score"] - human)
-    assert after["error"].mean(axis=1) == pytest.approx(true.mean(axis=1), rel=1e-4)  # as ridge has it
-    assert moved.shape == true.shape
-    assert np.abs(moved).max() > 0
+    unseen = {name: after[name] + values for name, values in moved.items()}
+    # A regression with a constant has the mean of what it was fitted on; beyond a restart, nearly so: it is
+    # fitted to what the exit before would give to rows that it has not seen.
+    first = slice(0, restart or None)
+    expected = np.full(len(after["score"]), human.mean())
+    assert after["score"].mean(axis=1)[first] == pytest.approx(expected[first], rel=1e-4)
+    assert after["score"].mean(axis=1) == pytest.approx(expected, rel=0.05)
+    true = np.abs(unseen["score"] - human).mean(axis=1)
+    assert after["error"].mean(axis=1)[first] == pytest.approx(true[first], rel=1e-4)
+    assert after["error"].mean(axis=1) == pytest.approx(true, rel=0.05)
+    change = np.abs(unseen["score"] - unseen["score"][-1]).mean(axis=1)
+    assert after["change"].mean(axis=1)[first] == pytest.approx(change[first], rel=1e-4, abs=1e-4)
+    assert after["change"].mean(axis=1) == pytest.approx(change, abs=0.05)
+    assert all(np.abs(values).max() > 0 for name, values in moved.items() if name != "change")
+
+
+def test_rows_left_out_do_not_move_what_they_get(tmp_path: Path) -> None:
+    refit = import_module("refit")
+    rng = np.random.default_rng(2)
+    features, wanted, folds = rng.normal(size=(40, 3)), rng.normal(size=40), np.arange(40) % 10
+    found = []
+    for value in (0.0, 100.0):
+        torch.manual_seed(0)
+        given = refit.fit(torch.nn.Linear(3, 2), 1, features, np.r_[value, wanted[1:]], folds)
+        found.append(given.unseen)
+    assert found[0][::10] == pytest.approx(found[1][::10])
+    assert np.abs(found[0] - found[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["bert", "xlm-roberta"])
+def test_a_stack_gives_the_mean_of_its_models(kind: str, tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder", layers=4, kind=kind)
+    options: dict[str, Any] = {
+        "pooling": "parts", "exits": "every", "heads": "each", "outputs": "score+error+change",
+        "hidden_sizes": (6,), "word_tags": ("OK", "BAD"),
+    }  # fmt: skip
+    extra = [("hter", "logprob"), ("hter",)]
+    models = [
+        new_model(ModelConfig(encoder=str(encoder), auxiliary=extra[seed], **options), seed=seed)
+        for seed in (0, 1)
+    ]
+    with torch.no_grad():  # the second model was trained on, apart from its embeddings
+        for name, weight in models[1].estimator.named_parameters():
+            if "embeddings" not in name:
+                weight += 0.1 * torch.randn_like(weight)
+    texts = {"src": TEXTS[:-1], "mt": TEXTS[1:]}
+    first, second = (torch_engine(model).trace(texts) for model in models)
+    both = torch_engine(import_module("stack").stacked(*models, 3))
+    found = both.trace(texts)
+    assert both.stepper.exits == (1, 2, 3, 4, 5, 6)
+    assert set(found) == {"score", "error", "change", "hter"}
+    for name, values in found.items():
+        assert values[:3] == pytest.approx(first[name][:3], abs=1e-5)
+        assert values[3:] == pytest.approx((first[name][2] + second[name][:3]) / 2, abs=1e-5)
+
+
+def test_the_tagger_is_learnt_anew(tmp_path: Path) -> None:
+    encoder = write_encoder(tmp_path / "encoder")
+    kinds = {"pooling": "parts", "exits": "every", "heads": "each", "word_tags": ("OK", "BAD")}
+    model = new_model(ModelConfig(encoder=str(encoder), hidden_sizes=(6,), **kinds))
+    tags = [["BAD" if "e" in word else "OK" for word in text.split()] for text in TEXTS]
+    rows = pl.DataFrame({"src": TEXTS[::-1], "mt": TEXTS, "mt_tok": TEXTS, "mt_tags": tags, "human": 0.0})
+    refit = import_module("refit")
+    states, labels = refit.tagged_tokens(model, rows)
+    refit.refit_tagger(model, rows)
+    found = model.estimator.tagger(states).softmax(dim=1)[:, 1]
+    weights = np.array(refit.TAG_WEIGHTS)[labels]
+    linear = pytest.importorskip("sklearn.linear_model")
+    # Two columns of weights with half of the difference each: their penalty is half of the difference's.
+    theirs = linear.LogisticRegression(C=1 / (refit.TAG_PENALTY * weights.sum()), max_iter=5000, tol=1e-10)
+    theirs.fit(states.numpy(), labels.numpy(), sample_weight=weights)
+    assert found.detach().numpy() == pytest.approx(theirs.predict_proba(states.numpy())[:, 1], abs=0.01)

@@ -57,6 +57,10 @@ class ModelConfig:
     exits, heads, first_exit
         One output at the last layer or one at every layer from ``first_exit`` on, by one shared head or
         one head a layer.
+    restart
+        After so many layers the tokens start again from their embeddings, through the layers that are left;
+        exits among these give the mean of what they find and of what exit ``restart`` found. So two shallow
+        encoders are one model, whose first half can be left early. 0: never.
     outputs
         ``score``; ``score+error`` (instant confidence); ``score+error+change`` (and how far the last
         layer's score will be from this one, for early exit); ``mean+variance`` (heteroscedastic);
@@ -106,6 +110,7 @@ class ModelConfig:
     exits: Exits = "last"
     heads: Heads = "shared"
     first_exit: int = 1
+    restart: int = 0
     outputs: Outputs = "score"
     quantile_levels: tuple[float, ...] = (0.05, 0.5, 0.95)
     error_target: ErrorTarget = "human"
@@ -145,6 +150,15 @@ class ModelConfig:
             raise InputError("word_tags need joint inputs")
         if self.pooling == "parts" and (self.inputs != "joint" or len(self.passes) > 1 or self.mix_norm):
             raise InputError("pooling parts needs joint inputs of two texts, without mix_norm")
+        if self.restart and (
+            (self.inputs, self.layer_mix, self.exits, self.heads) != ("joint", "none", "every", "each")
+            or self.outputs not in ("score", "score+error", "score+error+change")
+            or self.restart < self.first_exit
+        ):
+            raise InputError(
+                "restart needs joint inputs, exits at every layer up to it with a head each, no layer_mix,"
+                " and outputs score, score+error or score+error+change"
+            )
         if self.exits == "last" and self.outputs == "score+error+change":
             raise InputError("a change needs exits at every layer: after the last one there is none")
         if self.exits == "last" and self.error_target == "last" and self.outputs == "score+error":

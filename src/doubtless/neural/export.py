@@ -21,7 +21,7 @@ from doubtless.neural.model import Batch
 from doubtless.neural.onnx_graphs import embedding_graph, head_graph, layer_graph, tagger_graph
 from doubtless.neural.onnx_stepper import EMBEDDING, STEPS, head_prefix, layer_prefix
 from doubtless.neural.stepper import Array
-from doubtless.neural.weights import dequantised, scaled_columns, scaled_rows
+from doubtless.neural.weights import dequantised, half_bytes, scaled_columns, scaled_rows
 
 _FAMILY = {"bert", "roberta", "xlm-roberta", "camembert"}
 _SMOOTHED = {"attention.self": ("query", "key", "value"), "intermediate": ("dense",)}
@@ -99,8 +99,10 @@ def _quantised(model: Model, weights: Mapping[str, Array]) -> dict[str, Array]:
     """The weights as they are stored: bytes where that saves much, and their scales."""
     stored = dict(weights)
     for kind in ("word_embeddings", "position_embeddings"):
-        table = EMBEDDING + kind
-        stored[f"{table}.weight"], stored[f"{table}.scale"] = scaled_rows(weights[f"{table}.weight"])
+        table, floats = EMBEDDING + kind, weights[f"{EMBEDDING}{kind}.weight"]
+        # Only the large table may be of half-bytes: the others are part of a graph, which knows none.
+        halved = half_bytes(floats) if kind == "word_embeddings" else None
+        stored[f"{table}.weight"], stored[f"{table}.scale"] = halved or scaled_rows(floats)
 
     def put(layer: str, smooth: Array | None = None) -> None:
         data, scale = scaled_columns(weights[f"{layer}.weight"], smooth)

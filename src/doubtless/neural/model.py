@@ -41,7 +41,8 @@ class State:
     ``pooled`` holds one vector a text for each layer passed so far, from the embeddings on; ``hidden`` the
     tokens at the current ``layer``; ``words`` those at the layer that tags are read from. An encoder that
     cannot be run layer by layer has been run at the start, and its states lie ``ahead``. ``first`` counts the
-    tokens of each sequence's first text, where the pooling tells it from the rest.
+    tokens of each sequence's first text, where the pooling tells it from the rest. ``again`` holds the
+    embeddings, as long as the tokens have yet to start from them for a second time.
     """
 
     layer: int
@@ -53,6 +54,7 @@ class State:
     words: Tensor | None = None
     ahead: Tensor | None = None
     first: Tensor | None = None
+    again: Tensor | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.rows.values())))
@@ -77,6 +79,11 @@ class Estimator(nn.Module):
                 raise InputError(
                     f"{name} is {getattr(config, name)}, but the encoder has {encoder.depth} layers"
                 )
+        if config.restart and not (encoder.steps and config.restart < encoder.depth):
+            raise InputError(
+                f"restart is {config.restart}, but the encoder has {encoder.depth} layers"
+                f"{'' if encoder.steps else ', which cannot be run one by one'}"
+            )
         count = len(self.exits) if config.heads == "each" else 1
         heads = [] if config.outputs == "distance" else [Head(config, encoder.size) for _ in range(count)]
         self.heads = nn.ModuleList(heads)
@@ -108,12 +115,15 @@ class Estimator(nn.Module):
         pooled = self._pool(hidden, batch.mask, first)[:, None]
         words = hidden if self.tagger is not None and self.word_layer == 0 else None
         padding = attention_mask(batch.mask)
-        return State(0, hidden, batch.mask, padding, pooled, batch.rows, words, ahead, first)
+        again = hidden if self.config.restart else None
+        return State(0, hidden, batch.mask, padding, pooled, batch.rows, words, ahead, first, again)
 
     def advance(self, state: State, to_layer: int) -> State:
         """Run the layers up to ``to_layer``."""
-        hidden, pooled, words = state.hidden, [state.pooled], state.words
+        hidden, pooled, words, again = state.hidden, [state.pooled], state.words, state.again
         for number in range(state.layer + 1, to_layer + 1):
+            if again is not None and number == self.config.restart + 1:
+                hidden, again = again, None
             if state.ahead is None:
                 hidden = self.encoder.layer(number, hidden, state.padding)
             else:
@@ -121,11 +131,16 @@ class Estimator(nn.Module):
             pooled.append(self._pool(hidden, state.mask, state.first)[:, None])
             if self.tagger is not None and number == self.word_layer:
                 words = hidden
-        return replace(state, layer=to_layer, hidden=hidden, pooled=torch.cat(pooled, dim=1), words=words)
+        pools = torch.cat(pooled, dim=1)
+        return replace(state, layer=to_layer, hidden=hidden, pooled=pools, words=words, again=again)
 
     def read(self, state: State, score: Tensor | None = None) -> dict[str, Tensor]:
         """Outputs of each segment at the current layer, which must be one of the exits."""
-        return self.head_outputs(self.features(state), self.exits.index(state.layer), score)
+        found = self.head_outputs(self.features(state), self.exits.index(state.layer), score)
+        if not 0 < self.config.restart < state.layer:
+            return found
+        earlier = self.read(replace(state, layer=self.config.restart), score)
+        return {name: (value + earlier[name]) / 2 for name, value in found.items()}
 
     def head_outputs(
         self, vectors: Mapping[str, Tensor], exit_number: int, score: Tensor | None
@@ -169,6 +184,7 @@ class Estimator(nn.Module):
             words=None if state.words is None else state.words[used, :longest],
             ahead=None if state.ahead is None else state.ahead[:, used, :longest],
             first=None if state.first is None else state.first[used],
+            again=None if state.again is None else state.again[used, :longest],
         )
 
     def join(self, states: Sequence[State]) -> State:
@@ -192,6 +208,7 @@ class Estimator(nn.Module):
             words=optional("words"),
             ahead=optional("ahead", texts=1),
             first=optional("first"),
+            again=optional("again"),
         )
 
     def forward(self, batch: Batch, score: Tensor | None = None) -> tuple[dict[str, Tensor], State]:
@@ -268,6 +285,7 @@ def _widened(state: State, length: int, before: int) -> State:
         rows={name: index + before for name, index in state.rows.items()},
         words=padded(state.words),
         ahead=padded(state.ahead),
+        again=padded(state.again),
     )
 
 

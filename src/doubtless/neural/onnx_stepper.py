@@ -21,7 +21,7 @@ from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.folder import Folder, damaged
 from doubtless.neural.stepper import Array, TokenBatch
-from doubtless.neural.weights import dequantised, mapped
+from doubtless.neural.weights import dequantised, mapped, table_rows
 
 STEPS = "steps"
 EMBEDDING = "encoder.model.embeddings."
@@ -43,25 +43,44 @@ def head_prefix(number: int) -> str:
 
 @dataclass(frozen=True)
 class _Group:
-    """Texts of one length on their way: which they are, their tokens, and how these are pooled."""
+    """Texts of one length on their way: which they are, their tokens, and how these are pooled.
+
+    Of models that start again from the embeddings, also these (``again``) and, from then on, what had been
+    pooled before (``earlier``).
+    """
 
     texts: Array
     hidden: Array
     shares: Array
     words: Array | None = None
+    again: Array | None = None
+    earlier: Array | None = None
 
     def keep(self, chosen: Array, texts: Array) -> _Group:
         """Some of the texts, under new numbers."""
-        words = None if self.words is None else self.words[chosen]
-        return _Group(texts, self.hidden[chosen], self.shares[chosen], words)
+        return _Group(texts, **{name: array[chosen] for name, array in self.arrays.items()})
+
+    def restarted(self) -> _Group:
+        """The same texts, at their embeddings again."""
+        assert self.again is not None
+        return replace(self, hidden=self.again, again=None, earlier=self.pooled())
+
+    def pooled(self) -> Array:
+        """The vectors of each text (texts, vectors, size)."""
+        found: Array = self.shares @ self.hidden
+        return found
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """What there is of each text."""
+        names = ("hidden", "shares", "words", "again", "earlier")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def nbytes(self) -> int:
         """The memory of its arrays."""
-        arrays = {
-            id(array): array.nbytes for array in (self.hidden, self.shares, self.words) if array is not None
-        }
-        return sum(arrays.values())  # words and hidden may be the same
+        # Some of them may be the same.
+        return sum({id(array): array.nbytes for array in self.arrays.values()}.values())
 
 
 @dataclass(frozen=True)
@@ -115,7 +134,11 @@ class OnnxStepper:
             texts, ids = group
             (hidden,) = embed.run(["hidden"], {"ids": ids, "words": self._words(ids)})
             return _Group(
-                texts, hidden, shares_of(self.config, ids), hidden if self.word_layer == 0 else None
+                texts,
+                hidden,
+                shares_of(self.config, ids),
+                words=hidden if self.word_layer == 0 else None,
+                again=hidden if self.config.restart else None,
             )
 
         groups = self._each(embedded, list(equal_lengths(batch.sequences)))
@@ -123,8 +146,7 @@ class OnnxStepper:
 
     def _words(self, ids: Array) -> Array:
         """Rows of the table of embeddings."""
-        rows, scale = self._weights[f"{_TABLE}.weight"][ids], self._weights.get(f"{_TABLE}.scale")
-        return rows if scale is None else rows * scale[ids]
+        return table_rows(self._weights[f"{_TABLE}.weight"], self._weights.get(f"{_TABLE}.scale"), ids)
 
     def advance(self, state: _Running, to_layer: int) -> _Running:
         """Run the layers up to ``to_layer``."""
@@ -134,6 +156,8 @@ class OnnxStepper:
 
         def advanced(group: _Group) -> _Group:
             for number, session in sessions.items():
+                if 0 < self.config.restart == number - 1:
+                    group = group.restarted()
                 (hidden,) = session.run(["next"], {"hidden": group.hidden})
                 group = replace(
                     group, hidden=hidden, words=hidden if number == self.word_layer else group.words
@@ -144,16 +168,24 @@ class OnnxStepper:
 
     def read(self, state: _Running) -> dict[str, Array]:
         """Outputs of the segments at the current layer."""
-        number = self.exits.index(state.layer) if self.config.heads == "each" else 0
+        # Pooled here, so that the head is run once for all texts and not once for each length.
+        found = self._outputs(state.layer, [group.pooled() for group in state.groups])
+        if 0 < self.config.restart < state.layer:
+            earlier = [group.earlier for group in state.groups if group.earlier is not None]
+            before = self._outputs(self.config.restart, earlier)
+            found = {name: (values + before[name]) / 2 for name, values in found.items()}
+        order = np.argsort(np.concatenate([group.texts for group in state.groups]))[state.rows]
+        return {name: values[order] for name, values in found.items()}
+
+    def _outputs(self, layer: int, pooled: Sequence[Array]) -> dict[str, Array]:
+        """What the head of an exit gives to the texts of all groups, in the order of these."""
+        number = self.exits.index(layer) if self.config.heads == "each" else 0
         head = self._session("head", head_prefix(number), floats=True)
         names = [output.name for output in head.get_outputs()]
-
-        # Pooled here, so that the head is run once for all texts and not once for each length.
-        pooled = np.concatenate([group.shares @ group.hidden for group in state.groups])
-        as_they_are = np.tile(np.eye(pooled.shape[1], dtype=np.float32), (len(pooled), 1, 1))
-        found = head.run(names, {"hidden": pooled, "shares": as_they_are})
-        order = np.argsort(np.concatenate([group.texts for group in state.groups]))[state.rows]
-        return {name: values[order] for name, values in zip(names, found, strict=True)}
+        vectors = np.concatenate(pooled)
+        as_they_are = np.tile(np.eye(vectors.shape[1], dtype=np.float32), (len(vectors), 1, 1))
+        found = head.run(names, {"hidden": vectors, "shares": as_they_are})
+        return dict(zip(names, found, strict=True))
 
     def read_words(self, state: _Running) -> Array:
         """Probabilities of the tags of each token (segments, tokens, tags); zeros beyond a text's end."""
@@ -293,11 +325,9 @@ def _merged(groups: Sequence[_Group]) -> Iterator[_Group]:
 def _together(groups: Sequence[_Group]) -> _Group:
     if len(groups) == 1:
         return groups[0]
-    texts, hidden, shares = (
-        np.concatenate([getattr(group, name) for group in groups]) for name in ("texts", "hidden", "shares")
-    )
-    words = [group.words for group in groups if group.words is not None]
-    return _Group(texts, hidden, shares, np.concatenate(words) if words else None)
+    texts = np.concatenate([group.texts for group in groups])
+    every = [group.arrays for group in groups]
+    return _Group(texts, **{name: np.concatenate([one[name] for one in every]) for name in every[0]})
 
 
 def shares_of(config: ModelConfig, ids: Array) -> Array:

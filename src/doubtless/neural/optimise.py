@@ -325,13 +325,15 @@ def deterministic(threads: int = 0) -> Iterator[None]:
     """Use algorithms that give the same result every time, where there are such, and so many threads."""
     strict = torch.are_deterministic_algorithms_enabled()
     warns = torch.is_deterministic_algorithms_warn_only_enabled()
-    before, fills = torch.get_num_threads(), torch.utils.deterministic.fill_uninitialized_memory
+    before = torch.get_num_threads()
+    memory: Any = torch.utils.deterministic
+    fills = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it did not write
+    memory.fill_uninitialized_memory = False  # nothing here reads what it did not write
     torch.set_num_threads(threads or before)
     try:
         yield
     finally:
-        torch.utils.deterministic.fill_uninitialized_memory = fills
+        memory.fill_uninitialized_memory = fills
         torch.use_deterministic_algorithms(strict, warn_only=warns)
         torch.set_num_threads(before)
