@@ -45,7 +45,7 @@ def test_it_scores_in_a_process_without_torch(tmp_path):
 def test_it_finds_gross_errors_in_its_own_suite(engine):
     rows = {row["kind"]: row["below"] for row in find("bundled-behaviour").run(None)}
     assert min(rows[kind] for kind in ("copy", "empty", "repeated", "unrelated")) >= 0.95
-    assert min(rows.values()) > 0.6  # what is still weak is on the card
+    assert min(rows.values()) >= 0.9
 
 
 def test_it_leaves_early_by_its_own_rule_and_says_nearly_the_same(engine):
@@ -53,7 +53,7 @@ def test_it_leaves_early_by_its_own_rule_and_says_nearly_the_same(engine):
     src = [tagged(text, lp) for text, lp in zip(suite["src"], suite["lp"], strict=True)]
     texts = {"src": src, "mt": suite["good"].to_list()}
     traced = engine.trace(texts)
-    assert traced["score"].shape == (12, 60)
+    assert traced["score"].shape == (len(engine.stepper.exits), 60)
     np.testing.assert_allclose(traced["score"][-1], engine.score(texts).score, atol=1e-6)
 
 

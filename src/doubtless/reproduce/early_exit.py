@@ -1,8 +1,8 @@
 """Zouhar et al. 2025, sections 3 and 4: scores of early layers, when to leave, and choosing among candidates.
 
 The paper's model is XLM-R-large with 24 layers, judged on WMT23; ours is the bundled one (or another, by
-``--models FOLDER``), judged on MLQE-PE. Its k-th layer of 12 stands beside the paper's layer 2k - 1, the last
-beside the last. Whatever choosing costs is replayed on one recorded trace of all layers.
+``--models FOLDER``), judged on MLQE-PE. Each of its layers stands beside the paper's that is about as deep.
+Whatever choosing costs is replayed on one recorded trace of all layers.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from doubtless.reproduce.bundled import Measured
 from doubtless.segments import Floats, Table, as_table, read
 
 # Table 5, Early-Exit COMET: correlation of layers 1, 3, … 21 and 24 with the last layer and with humans.
+_PAPER_LAYERS = (*range(1, 22, 2), 24)
 _PAPER_LAST = (0.15, 0.49, 0.65, 0.68, 0.69, 0.80, 0.85, 0.88, 0.89, 0.98, 0.99, 1.00)
 _PAPER_HUMAN = (0.034, 0.159, 0.207, 0.221, 0.221, 0.251, 0.278, 0.281, 0.281, 0.310, 0.312, 0.309)
 # Section 3.3: with half of the compute.
@@ -67,7 +68,7 @@ def layers(data: str | None, options: Options) -> Rows:
             return measured.mean(lambda chosen: pearson(one[chosen], other[chosen]))
 
         last = number == len(exits) - 1
-        at = _beside(number, len(exits))
+        at = beside(layer, exits[-1])
         rows.append(
             {
                 "layer": layer,
@@ -76,16 +77,20 @@ def layers(data: str | None, options: Options) -> Rows:
                 "moves": float(moved.mean()),
                 "predicted": float(predicted.mean()),
                 "predicted_r": None if last else r(predicted, moved),
-                "paper_last": None if at is None else _PAPER_LAST[at],
-                "paper_human": None if at is None else _PAPER_HUMAN[at],
+                "paper_last": _PAPER_LAST[at],
+                "paper_human": _PAPER_HUMAN[at],
             }
         )
     return rows
 
 
-def _beside(number: int, count: int) -> int | None:
-    """The place of an exit in the paper's table, for models of half as many layers."""
-    return number if count == len(_PAPER_LAST) else None
+def beside(layer: int, depth: int) -> int:
+    """The place in the paper's table of the layer that is as deep in its model as ours, or else nearly.
+
+    >>> [_PAPER_LAYERS[beside(layer, 12)] for layer in (1, 2, 11, 12)], _PAPER_LAYERS[beside(8, 16)]
+    ([1, 3, 21, 24], 11)
+    """
+    return int(np.argmin([abs(at * depth - layer * _PAPER_LAYERS[-1]) for at in _PAPER_LAYERS]))
 
 
 def exit_rules(data: str | None, options: Options) -> Rows:
