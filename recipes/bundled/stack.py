@@ -3,7 +3,7 @@
 The tokens go through the first model's layers and then, from their embeddings again, through the second's;
 scores after that are the mean of both. Two encoders of eight layers agree better with people than one of
 twelve, and a text can be left after the first. Both must have begun from the same encoder with its
-embeddings as they were.
+embeddings as they were; these and the tagger are the second model's.
 """
 
 from __future__ import annotations
@@ -26,11 +26,8 @@ def stacked(first: Model, second: Model, layers: int) -> Model:
     """The model of both; of further numbers that heads give, those that both have."""
     auxiliary = tuple(name for name in first.config.auxiliary if name in second.config.auxiliary)
     parts = [weights_of(model, auxiliary) for model in (first, second)]
-    weights = {
-        name: tensor
-        for name, tensor in parts[0].items()
-        if not name.startswith(("encoder.model.encoder.", "heads."))
-    }
+    layered = ("encoder.model.encoder.", "heads.")
+    weights = {name: tensor for name, tensor in parts[1].items() if not name.startswith(layered)}
     for number, part in enumerate(parts):
         for layer in range(1, layers + 1):
             weights |= moved(part, layer_prefix(layer), layer_prefix(layer + number * layers))
