@@ -42,8 +42,13 @@ def unigram() -> list[tuple[str, float]]:
 def sentencepiece_model(path: Path) -> list[str]:
     import sentencepiece
 
+    # As many pieces as can be had: how many that is depends on the release.
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS * 5), model_prefix=str(path / "spm"), vocab_size=100, minloglevel=2
+        sentence_iterator=iter(TEXTS * 5),
+        model_prefix=str(path / "spm"),
+        vocab_size=100,
+        hard_vocab_limit=False,
+        minloglevel=2,
     )
     made = sentencepiece.SentencePieceProcessor(model_file=str(path / "spm.model"))
     return [made.id_to_piece(i) for i in range(made.get_piece_size())]
