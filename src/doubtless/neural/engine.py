@@ -19,7 +19,7 @@ from doubtless.neural.words import Word, suspicious_words
 Texts = Mapping[str, Sequence[str]]
 Progress = Callable[[int], None]
 
-_ROWS_AT_ONCE = 4_096
+_ROWS_AT_ONCE = 2_048
 _STORE_BYTES = 256 << 20
 _BUSY_TOKENS = 1_024
 _SIMILAR = 0.9
