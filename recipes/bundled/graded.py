@@ -1,6 +1,6 @@
 """Good translations, spoilt by a known share of their words: what the bundled model learns from first.
 
-``python recipes/bundled/graded.py --data DIR --rows 26000 --seed 7 -o WORK/graded.parquet``
+``python recipes/bundled/graded.py --data DIR --rows 48000 --seed 7 -o WORK/graded.parquet``
 
 Post-edits of MLQE-PE (CC0) and human translations of WMT20 (Apache-2.0) are good. Some of their words give
 way to others that fit their neighbours, or to what machine translations had in place of such words elsewhere;
@@ -196,7 +196,7 @@ def main() -> None:
     """Write a table of rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=26_000)
+    parser.add_argument("--rows", type=int, default=48_000)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
