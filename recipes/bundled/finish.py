@@ -1,6 +1,6 @@
 """From the trained model to the bundled one: ``python recipes/bundled/finish.py RUN/model --data DIR``.
 
-Learns the tagger and the last layer of each head anew, exports to bytes, chooses the exit tolerance and the
+Learns the last layer of each head anew, exports to bytes, chooses the exit tolerance and the
 word threshold on MLQE-PE dev, calibrates intervals on what the exported model gives there, compares it with
 the model it came from, and writes the card. Nothing is chosen on test20; its figures on the card come from
 ``doubtless reproduce bundled-...``.
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from refit import refit, refit_tagger
+from refit import refit
 
 from doubtless.columns import ForecastColumns
 from doubtless.conformal.calibrate import CalibrationPlan
@@ -106,7 +106,6 @@ def make_folder(model: Path, prepared: Path, place: Path) -> None:
     """Export, choose thresholds, calibrate."""
     shutil.rmtree(place, ignore_errors=True)
     whole, dev = load(model), pl.read_parquet(prepared / "dev.parquet")
-    refit_tagger(whole, pl.read_parquet(prepared / "train.parquet").filter(pl.col("kind") == "human"))
     src = [tagged(text, lp) for text, lp in zip(dev["src"], dev["lp"], strict=True)]
     texts = {"src": src, "mt": dev["mt"].to_list()}
     moved = refit(whole, texts, dev["human"].to_numpy())

@@ -1,7 +1,7 @@
 """Training data of the bundled model: ``python recipes/bundled/prepare.py --data DIR --encoder DIR -o DIR``.
 
-Writes ``encoder/`` (the base encoder with a trimmed vocabulary), ``train.parquet``, ``taught.parquet`` and
-``dev.parquet``. Five kinds of rows are trained on:
+Writes ``encoder/`` (the base encoder with a trimmed vocabulary), ``encoder-8/`` (its lower eight layers),
+``train.parquet``, ``taught.parquet`` and ``dev.parquet``. Five kinds of rows are trained on:
 
 - ``human``: MLQE-PE (CC0), the mean of standardised direct assessments; HTER, the translating model's
   log-probability and word tags as further tasks;
@@ -18,6 +18,8 @@ Segments of MLQE-PE dev and test20 that also occur in its train part are left ou
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -25,6 +27,7 @@ from random import Random
 import numpy as np
 import polars as pl
 from ridge import ridge
+from safetensors.numpy import load_file, save_file
 
 from doubtless.neural.corrupt import Pool, corrupt
 from doubtless.neural.tagged import tagged
@@ -52,6 +55,7 @@ REFERENCES, AS_GOOD = 3000, 0.7  # rows, and the score that a human translation 
 TAGGED = 0.5  # share of rows that say which language the translation should be in
 GOOD = 0.4  # from this score on a translation is good enough to be spoilt
 LONGEST = 160  # characters of a teacher's source: longer ones cost more than they teach
+LAYERS = 8  # of the encoder that the later passes train
 COLUMNS = ["kind", "lp", "src", "mt", "human", "hter", "logprob", "mt_tok", "mt_tags", "unfinished"]
 # The scores of en-de's train part go with HTER and log-probability far less than those of dev do (r -0.17 and
 # 0.10, against -0.40 and 0.25), so half of what they say is noise. What can be foretold of them from the
@@ -81,6 +85,17 @@ def steadied(rows: pl.DataFrame, lp: str) -> pl.DataFrame:
     """Scores of an unsteady pair, mixed with what post-edits and log-probabilities foretell of them."""
     if lp not in UNSTEADY:
         return rows
+    features, human = foretellers(rows), rows["human"].to_numpy()
+    weights, constant = ridge(features, human, penalty=10.0)
+    foretold, validities = features @ weights + constant, np.array(UNSTEADY[lp])
+    shares = validities / (1 - validities**2)
+    both = shares @ [values / values.std() for values in (human - human.mean(), foretold - foretold.mean())]
+    steady = both / both.std() * STEADY_DEVIATION + human.mean()
+    return rows.with_columns(human=pl.Series(steady, dtype=rows.schema["human"]))
+
+
+def foretellers(rows: pl.DataFrame) -> np.ndarray:
+    """What post-edits and log-probabilities say of MLQE-PE rows (rows, features)."""
     tags, chances = pl.col("mt_tags", "gap_tags", "src_tags"), pl.col("nmt_logprobs").list
     told = rows.select(
         "hter", "model_score", pl.col("hter").sqrt().alias("root"), chances.min().alias("least"),
@@ -88,14 +103,7 @@ def steadied(rows: pl.DataFrame, lp: str) -> pl.DataFrame:
         (pl.col("hter") * pl.col("model_score")).alias("both"),
         pl.col("mt_tok").str.split(" ").list.len().log().alias("length"),
     )  # fmt: skip
-    features = told.fill_null(strategy="mean").to_numpy().astype(np.float64)
-    human = rows["human"].to_numpy()
-    weights, constant = ridge(features, human, penalty=10.0)
-    foretold, validities = features @ weights + constant, np.array(UNSTEADY[lp])
-    shares = validities / (1 - validities**2)
-    both = shares @ [values / values.std() for values in (human - human.mean(), foretold - foretold.mean())]
-    steady = both / both.std() * STEADY_DEVIATION + human.mean()
-    return rows.with_columns(human=pl.Series(steady, dtype=rows.schema["human"]))
+    return told.fill_null(strategy="mean").to_numpy().astype(np.float64)
 
 
 def wmt20(folder: Path) -> pl.DataFrame:
@@ -203,6 +211,17 @@ def world(folder: Path) -> dict[str, list[str]]:
     return {language: sorted(found) for language, found in sorted(texts.items())}
 
 
+def lower(encoder: Path, layers: int, output: Path) -> None:
+    """Write the lower layers of an encoder."""
+    shutil.copytree(encoder, output)
+    config = json.loads((encoder / "config.json").read_text(encoding="utf-8"))
+    (output / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}), encoding="utf-8")
+    above = tuple(f"encoder.layer.{number}." for number in range(layers, config["num_hidden_layers"]))
+    weights = load_file(encoder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith(above)}
+    save_file(kept, output / "model.safetensors", metadata={"format": "pt"})
+
+
 def main() -> None:
     """Write the encoder and the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -226,6 +245,8 @@ def main() -> None:
     if not (given.output / "encoder").is_dir():
         kept = trim(given.encoder, world(given.data), given.size, given.output / "encoder")
         print(f"{len(kept)} tokens kept")
+    if not (given.output / f"encoder-{LAYERS}").is_dir():
+        lower(given.output / "encoder", LAYERS, given.output / f"encoder-{LAYERS}")
 
 
 if __name__ == "__main__":

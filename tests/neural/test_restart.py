@@ -44,9 +44,11 @@ def test_the_second_half_begins_at_the_embeddings(model):
     expected = estimator.encoder.layer(4, state.hidden, state.padding)
     torch.testing.assert_close(found.hidden, expected)
     assert found.again is None
-    mean = estimator.head_outputs(estimator.features(found), 3, None)["score"]
-    mean = (mean + estimator.read(half)["score"]) / 2
-    torch.testing.assert_close(estimator.read(found)["score"], mean)
+    for layer, share in ((4, 0.25), (5, 0.5)):
+        state = estimator.advance(half, layer)
+        own = estimator.head_outputs(estimator.features(state), layer - 1, None)["score"]
+        mixed = share * own + (1 - share) * estimator.read(half)["score"]
+        torch.testing.assert_close(estimator.read(state)["score"], mixed)
 
 
 @torch.no_grad()

@@ -59,8 +59,9 @@ class ModelConfig:
         one head a layer.
     restart
         After so many layers the tokens start again from their embeddings, through the layers that are left;
-        exits among these give the mean of what they find and of what exit ``restart`` found. So two shallow
-        encoders are one model, whose first half can be left early. 0: never.
+        exits among these mix what they find with what exit ``restart`` found, the last one half and half
+        (:meth:`own_share`). So two shallow encoders are one model, whose first half can be left early.
+        0: never.
     outputs
         ``score``; ``score+error`` (instant confidence); ``score+error+change`` (and how far the last
         layer's score will be from this one, for early exit); ``mean+variance`` (heteroscedastic);
@@ -183,6 +184,19 @@ class ModelConfig:
         """How many numbers a head gives."""
         own = {"score": 1, "score+error": 2, "score+error+change": 3, "mean+variance": 2, "error": 1}
         return own.get(self.outputs, len(self.quantile_levels)) + len(self.auxiliary)
+
+    def own_share(self, layer: int, depth: int) -> float:
+        """How much of the outputs of an exit is its own; the rest is that of exit ``restart``.
+
+        Beyond a restart a layer that has read little counts for little.
+
+        >>> config = ModelConfig(restart=2, exits="every", heads="each")
+        >>> [config.own_share(layer, 6) for layer in (1, 2, 3, 4, 6)]
+        [1.0, 1.0, 0.125, 0.25, 0.5]
+        """
+        if not 0 < self.restart < layer:
+            return 1.0
+        return (layer - self.restart) / (2 * (depth - self.restart))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data for a file."""

@@ -137,10 +137,11 @@ class Estimator(nn.Module):
     def read(self, state: State, score: Tensor | None = None) -> dict[str, Tensor]:
         """Outputs of each segment at the current layer, which must be one of the exits."""
         found = self.head_outputs(self.features(state), self.exits.index(state.layer), score)
-        if not 0 < self.config.restart < state.layer:
+        share = self.config.own_share(state.layer, self.encoder.depth)
+        if share == 1:
             return found
         earlier = self.read(replace(state, layer=self.config.restart), score)
-        return {name: (value + earlier[name]) / 2 for name, value in found.items()}
+        return {name: share * value + (1 - share) * earlier[name] for name, value in found.items()}
 
     def head_outputs(
         self, vectors: Mapping[str, Tensor], exit_number: int, score: Tensor | None

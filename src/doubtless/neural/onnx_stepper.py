@@ -170,10 +170,11 @@ class OnnxStepper:
         """Outputs of the segments at the current layer."""
         # Pooled here, so that the head is run once for all texts and not once for each length.
         found = self._outputs(state.layer, [group.pooled() for group in state.groups])
-        if 0 < self.config.restart < state.layer:
+        share = self.config.own_share(state.layer, self.depth)
+        if share < 1:
             earlier = [group.earlier for group in state.groups if group.earlier is not None]
             before = self._outputs(self.config.restart, earlier)
-            found = {name: (values + before[name]) / 2 for name, values in found.items()}
+            found = {name: share * values + (1 - share) * before[name] for name, values in found.items()}
         order = np.argsort(np.concatenate([group.texts for group in state.groups]))[state.rows]
         return {name: values[order] for name, values in found.items()}
 
