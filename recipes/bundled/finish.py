@@ -1,8 +1,8 @@
 """From the trained model to the bundled one: ``python recipes/bundled/finish.py RUN/model --data DIR``.
 
-Learns the last layer of each head anew, exports to bytes, chooses the exit tolerance and the word threshold on
-MLQE-PE dev, calibrates intervals on what the exported model gives there, compares it with the model it came
-from, and writes the card. Nothing is chosen on test20; its figures on the card come from
+Learns the last layer of each head anew, exports to bytes, chooses the exit tolerance and the word threshold
+on MLQE-PE dev, calibrates intervals on what the exported model gives there, compares it with the model it
+came from, and writes the card. Nothing is chosen on test20; its figures on the card come from
 ``doubtless reproduce bundled-...``.
 """
 
