@@ -83,6 +83,14 @@ def test_the_distribution_is_saved_when_asked_for(tmp_path):
         bare.chance_below(table(5), bare.forecast(table(5)), 0.0)
 
 
+def test_what_groups_borrow_is_in_the_file_and_the_signature(tmp_path):
+    made = CalibrationPlan(0.2, borrow=0.25).calibrate(table(), READINGS["grouped"])
+    save(made, tmp_path / "c.json")
+    loaded = load(tmp_path / "c.json")
+    assert (loaded.fitted.borrow, loaded.fitted.factors) == (0.25, made.fitted.factors)
+    assert "|borrow:0.25|" in loaded.signature
+
+
 def test_an_infinite_factor_survives_the_file(tmp_path):
     plan = CalibrationPlan(0.01)
     save(plan.calibrate(table(20), Reading(COLUMNS)), tmp_path / "c.json")
@@ -163,6 +171,12 @@ def test_rows_without_a_human_score_are_left_out_of_the_calibration():
             Reading(COLUMNS, by=("lp",), bins="s"),
             "by and bins exclude each other: calibrate by one of them",
         ),
+        (
+            {"distribution": True, "borrow": 0.5},
+            READINGS["grouped"],
+            "groups that borrow have no predictive distribution of their own",
+        ),
+        ({"borrow": 0.5}, READINGS["split"], r"policies .* and borrowing, need groups \(--by\)"),
         (
             {"distribution": True},
             READINGS["weighted"],

@@ -89,7 +89,8 @@ def test_scores_errors_and_spans_are_those_of_comet(case, tmp_path):
 def test_the_engine_gives_the_scores_of_comet(case, tmp_path):
     rows = samples(case)
     texts = {name: [row[name] for row in rows] for name in rows[0]}
-    scored = torch_engine(load(write_folder(tmp_path / "model", case)), batch_tokens=200).score(texts)
+    engine = torch_engine(load(write_folder(tmp_path / "model", case)), batch_tokens=200)
+    scored = engine.score(texts, spans=True)
     expected = np.asarray(case["score"])
     last = expected if expected.ndim == 1 else expected[:, -1]  # the fork scores at every layer
     np.testing.assert_allclose(scored.score, last, atol=TOLERANCE)

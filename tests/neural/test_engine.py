@@ -387,3 +387,24 @@ def test_a_rule_replayed_on_the_trace_is_the_rule_itself(tmp_path, rule):
     scored = engine.score(texts, exit=chosen)
     assert layers.tolist() == scored.layer.tolist()
     np.testing.assert_allclose(found["score"], scored.score, atol=1e-5)
+
+
+def test_texts_without_offsets_are_the_same_tokens(encoder):
+    tokens = new_model(ModelConfig(encoder=str(encoder), max_length=8)).tokens
+    whole, bare = tokens.encode(TEXTS), tokens.encode(TEXTS, offsets=False)
+    assert [text.ids for text in bare] == [text.ids for text in whole]
+    assert [text.truncated for text in bare] == [text.truncated for text in whole]
+    assert {len(text.offsets) for text in bare} == {0}
+    assert all(len(text.offsets) == len(text.ids) <= 6 for text in whole)
+
+
+def test_words_are_tagged_only_if_somebody_asks(encoder, monkeypatch):
+    engine = torch_engine(make(encoder, word_tags=("OK", "BAD"), **JOINT))
+    texts = {name: values for name, values in segments(6).items() if name != "ref"}
+    spans, words = engine.score(texts, spans=True), engine.score(texts, words=0.5)
+    assert (spans.spans is None, spans.words is None) == (False, True)
+    assert (words.spans is None, words.words is None) == (True, False)
+    monkeypatch.setattr(type(engine.stepper), "read_words", None)
+    plain = engine.score(texts)
+    assert (plain.spans, plain.words) == (None, None)
+    np.testing.assert_array_equal(plain.score, spans.score)

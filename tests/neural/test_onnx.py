@@ -139,8 +139,8 @@ def test_floats_give_what_torch_gives_at_every_exit(model_of, folder_of, variant
 @pytest.mark.parametrize("quantise", [False, True], ids=["floats", "bytes"])
 def test_scores_are_those_of_torch(model_of, folder_of, variant, quantise):
     texts = segments()
-    found = open_engine(folder_of(variant, quantise)).score(texts)
-    expected = torch_engine(model_of(variant)).score(texts)
+    found = open_engine(folder_of(variant, quantise)).score(texts, spans=True)
+    expected = torch_engine(model_of(variant)).score(texts, spans=True)
     if quantise:
         assert np.corrcoef(found.score, expected.score)[0, 1] > BYTES_CORRELATION
         np.testing.assert_allclose(found.score, expected.score, atol=BYTES_TOLERANCE * expected.score.std())
@@ -208,7 +208,7 @@ def test_scoring_imports_no_torch(folder_of):
     code = (
         "import sys\nfrom doubtless.neural.runtime import open_engine\n"
         f"engine = open_engine({str(folder_of('parts', True))!r})\n"
-        "found = engine.score({'src': ['The cat sleeps.'], 'mt': ['Die Katze.']})\n"
+        "found = engine.score({'src': ['The cat sleeps.'], 'mt': ['Die Katze.']}, spans=True)\n"
         "heavy = ('torch', 'transformers', 'onnx', 'safetensors', 'huggingface_hub')\n"
         "print([name for name in heavy if name in sys.modules], len(found.score), found.spans is not None)"
     )
@@ -312,6 +312,14 @@ def test_mapped_weights_are_those_that_torch_reads(folder_of):
     assert set(theirs) == set(ours)
     for name, tensor in theirs.items():
         np.testing.assert_array_equal(ours[name], tensor.numpy())
+
+
+def test_weights_whose_memory_was_given_back_are_read_again(folder_of):
+    ours = mapped(folder_of("mean", True) / "model.safetensors")
+    before = {name: array.copy() for name, array in ours.items()}
+    ours.give_back()
+    for name, array in ours.items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 def test_an_exported_model_can_be_saved_and_exported_again(folder_of, tmp_path):

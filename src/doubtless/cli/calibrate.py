@@ -40,6 +40,9 @@ def calibrate(
     small: Annotated[
         str, typer.Option(help="Groups too small for alpha: error, pooled, unbounded.")
     ] = "error",
+    borrow: Annotated[
+        float, typer.Option(help="Share of the factor of all rows in that of each group, 0 to 1.")
+    ] = 0.0,
     distribution: Annotated[
         bool, typer.Option("--distribution", help="Keep all residuals, for `apply --below`.")
     ] = False,
@@ -66,6 +69,7 @@ def calibrate(
         bounds=o.score_range(range_),
         unseen=unseen,  # type: ignore[arg-type]
         small=small,  # type: ignore[arg-type]
+        borrow=borrow,
         bins=bin_count,
         distribution=distribution,
     )

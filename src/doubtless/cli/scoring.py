@@ -111,6 +111,7 @@ def run_models(
             exit=rule,
             seed=wishes.seed,
             partial=wishes.partial,
+            spans=wishes.spans,
             words=wishes.words,
             progress=progress,
         )

@@ -35,7 +35,7 @@ class CalibrationPlan:
         As in :class:`~doubtless.conformal.split.SplitConformal`.
     method
         ``conformal``, or ``ece`` for the affine calibration of the variance.
-    unseen, small
+    unseen, small, borrow
         Policies of :class:`~doubtless.conformal.grouped.GroupedConformal`.
     bins, edges
         As in :class:`~doubtless.conformal.binned.BinnedConformal`.
@@ -49,12 +49,13 @@ class CalibrationPlan:
     bounds: Bounds = UNBOUNDED
     unseen: Policy = "error"
     small: Policy = "error"
+    borrow: float = 0.0
     bins: int = 10
     edges: tuple[float, ...] | None = None
     distribution: bool = False
 
     def __post_init__(self) -> None:
-        GroupedConformal(self.alpha, self.side, self.bounds, self.unseen, self.small)
+        self._grouped()
         if self.method not in ("conformal", "ece"):
             raise InputError(f"unknown method '{self.method}', expected conformal or ece")
 
@@ -69,8 +70,10 @@ class CalibrationPlan:
             raise InputError("the ece method calibrates an uncertainty, and a score alone has none")
         if self.distribution and reading.weights:
             raise InputError("a weighted calibration has no predictive distribution")
-        if not reading.by and (self.unseen, self.small) != ("error", "error"):
-            raise InputError("policies for unseen and small groups need groups (--by)")
+        if not reading.by and (self.unseen, self.small, self.borrow) != ("error", "error", 0):
+            raise InputError("policies for unseen and small groups, and borrowing, need groups (--by)")
+        if self.distribution and self.borrow:
+            raise InputError("groups that borrow have no predictive distribution of their own")
 
     def calibrate(self, table: Table, reading: Reading, human: str = "human") -> Calibration:
         """Calibrate on the rows of a table that have a human score."""
@@ -88,13 +91,15 @@ class CalibrationPlan:
         cells = bare.cells(table, forecast)
         return replace(bare, reference=Reference.of(forecast, scores, self.alpha, cells))
 
+    def _grouped(self) -> GroupedConformal:
+        return GroupedConformal(self.alpha, self.side, self.bounds, self.unseen, self.small, self.borrow)
+
     def _fit(self, table: Table, forecast: Forecast, y: Floats, reading: Reading) -> Fitted:
         condition = reading.condition(table, forecast, self.alpha)
         if self.method == "ece":
             return EceCalibration(self.alpha, self.bounds).fit(forecast, y)
         if reading.by:
-            grouped = GroupedConformal(self.alpha, self.side, self.bounds, self.unseen, self.small)
-            return grouped.fit(forecast, y, condition)
+            return self._grouped().fit(forecast, y, condition)
         if reading.bins:
             binned = BinnedConformal(self.alpha, self.bins, self.edges, self.side, self.bounds)
             return binned.fit(forecast, y, condition)

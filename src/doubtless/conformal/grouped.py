@@ -170,6 +170,10 @@ class GroupedConformal:
         factor of all groups (the promise then holds on average only), or leave it ``unbounded``.
     small
         The same for a group with fewer calibration rows than alpha needs.
+    borrow
+        Share of the pooled factor in the factor of each group. A group's own factor is a quantile of few
+        rows, often of few documents, and so has much chance in it; where groups differ less than that, their
+        coverage comes nearer to what was asked by borrowing. The promise within groups then is a guess.
 
     Examples
     --------
@@ -185,9 +189,12 @@ class GroupedConformal:
     bounds: Bounds = UNBOUNDED
     unseen: Policy = "error"
     small: Policy = "error"
+    borrow: float = 0.0
 
     def __post_init__(self) -> None:
         SplitConformal(self.alpha, self.side, self.bounds)
+        if not 0 <= self.borrow <= 1:
+            raise InputError(f"what groups borrow lies between 0 and 1, found {self.borrow}")
         for policy in (self.unseen, self.small):
             if policy not in POLICIES:
                 raise InputError(f"a policy is one of {', '.join(POLICIES)}, found '{policy}'")
@@ -209,7 +216,7 @@ class GroupedConformal:
         return FittedGrouped(
             alpha=self.alpha,
             cells=cells,
-            factors=tuple(factors),
+            factors=tuple(self._mixed(factor, pooled) for factor in factors),
             counts=tuple(counts),
             pooled=pooled,
             n=len(scores),
@@ -217,7 +224,11 @@ class GroupedConformal:
             bounds=self.bounds,
             unseen=self.unseen,
             small=self.small,
+            borrow=self.borrow,
         )
+
+    def _mixed(self, own: float, pooled: float) -> float:
+        return own if isinf(own) or not self.borrow else (1 - self.borrow) * own + self.borrow * pooled
 
     def _refuse_small(self, cells: Cells, counts: list[int]) -> None:
         needed = smallest_calibration(self.alpha)
@@ -243,6 +254,7 @@ class FittedGrouped:
     bounds: Bounds = UNBOUNDED
     unseen: Policy = "error"
     small: Policy = "error"
+    borrow: float = 0.0
     kind: str = field(default="grouped", init=False)
 
     def intervals(self, forecast: Forecast, groups: Any) -> Intervals:

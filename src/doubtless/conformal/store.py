@@ -155,6 +155,8 @@ class Calibration:
             "bins": self.reading.bins,
             "weights": self.reading.weights,
         }
+        if isinstance(self.fitted, FittedGrouped) and self.fitted.borrow:
+            conditions["borrow"] = f"{self.fitted.borrow:g}"
         parts += [f"{name}:{value}" for name, value in conditions.items() if value]
         return "|".join([*parts, f"version:{doubtless.__version__}"])
 
@@ -238,7 +240,7 @@ def _parameters(fitted: Fitted) -> dict[str, Any]:
         {"name": name, "n": n, "factor": _finite(factor)}
         for name, n, factor in zip(cells.names, fitted.counts, fitted.factors, strict=True)
     ]
-    policies = {"unseen": fitted.unseen, "small": fitted.small}
+    policies = {"unseen": fitted.unseen, "small": fitted.small, "borrow": fitted.borrow}
     return {"side": fitted.side, "pooled": _finite(fitted.pooled), **policies, **inner, "groups": groups}
 
 
@@ -286,7 +288,8 @@ def _fitted(data: Mapping[str, Any], bounds: Bounds) -> Fitted:
         return FittedSplit(alpha, _or_infinite(data["factor"]), n, data["side"], bounds)
     if kind != "grouped":
         raise InputError(f"unknown kind '{kind}'")
-    GroupedConformal(unseen=data["unseen"], small=data["small"])
+    borrow = float(data.get("borrow", 0.0))
+    GroupedConformal(unseen=data["unseen"], small=data["small"], borrow=borrow)
     groups = data["groups"]
     cells: Cells
     if "edges" in data:
@@ -304,6 +307,7 @@ def _fitted(data: Mapping[str, Any], bounds: Bounds) -> Fitted:
         bounds=bounds,
         unseen=data["unseen"],
         small=data["small"],
+        borrow=borrow,
     )
 
 

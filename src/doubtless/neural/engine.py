@@ -13,7 +13,7 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.exits import ExitRule, run
 from doubtless.neural.spans import Span, decode_spans, mqm_score, word_probabilities, xcomet_score
 from doubtless.neural.stepper import Array, Stepper, TokenBatch, VectorStepper
-from doubtless.neural.tokens import Offsets, Tokenized, Tokens
+from doubtless.neural.tokens import Offsets, Tokens
 from doubtless.neural.words import Word, suspicious_words
 
 Texts = Mapping[str, Sequence[str]]
@@ -30,8 +30,9 @@ class Scored:
     """Outputs of the segments, in their order.
 
     ``outputs`` maps ``score`` and whatever else the model gives to arrays; ``layer`` is where each row was
-    read, ``truncated`` whether some of its text did not fit. Models that tag words also give ``spans``, the
-    errors that they see in each translation, and ``words``, those that they doubt, if they are asked for.
+    read, ``truncated`` whether some of its text did not fit. Models that tag words also give, if they are
+    asked for them, ``spans``, the errors that they see in each translation, and ``words``, those that they
+    doubt.
     """
 
     outputs: dict[str, Array]
@@ -44,6 +45,19 @@ class Scored:
     def score(self) -> Array:
         """The scores."""
         return self.outputs["score"]
+
+
+@dataclass(frozen=True)
+class _Marks:
+    """What a model that tags words is to report of each row."""
+
+    spans: bool
+    words: float | None
+
+    def wanted(self, config: ModelConfig, exit: ExitRule | None) -> bool:
+        """Whether words are to be tagged at all: tags may also be part of the score."""
+        asked = self.spans or self.words is not None or config.combination == "xcomet"
+        return asked and bool(config.word_tags) and exit is None
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class Engine:
         exit: ExitRule | None = None,
         score: Array | None = None,
         partial: bool = False,
+        spans: bool = False,
         words: float | None = None,
         progress: Progress | None = None,
     ) -> Scored:
@@ -100,8 +115,9 @@ class Engine:
             For models of errors: the scores whose errors are predicted.
         partial
             Translations are unfinished: the model says how good they are so far.
-        words
-            For models that tag words: report the words that are more probably wrong than this.
+        spans, words
+            For models that tag words: whether to report the errors that they see; report the words that are
+            more probably wrong than this.
         progress
             Called with the number of rows that were just scored.
         """
@@ -121,7 +137,7 @@ class Engine:
             if cache is not None:
                 parts.append(cache.score(chunk, given))
             else:
-                parts.append(self._score_passes(chunk, exit, given, partial, words))
+                parts.append(self._score_passes(chunk, exit, given, partial, _Marks(spans, words)))
             if progress is not None:
                 progress(len(chunk["mt"]))
         scored = _concatenated(parts)
@@ -167,20 +183,22 @@ class Engine:
             raise InputError("the model has no exits before its last layer")
 
     def _score_passes(
-        self, texts: Texts, exit: ExitRule | None, score: Array | None, partial: bool, words: float | None
+        self, texts: Texts, exit: ExitRule | None, score: Array | None, partial: bool, marks: _Marks
     ) -> Scored:
         """Rows as batches; a joint model that has source and reference reads them in three ways."""
+        tag = marks.wanted(self.config, exit)
         if self.config.inputs == "separate":
-            return self._score_rows(texts, self.config.texts, exit, score, partial)[0]
+            return self._score_rows(texts, self.config.texts, exit, score, partial, tag)[0]
         passes = self.config.passes if "ref" in texts or len(self.config.passes) == 1 else (("mt", "src"),)
-        runs = [self._score_rows(texts, names, exit, score, partial) for names in passes]
+        runs = [self._score_rows(texts, names, exit, score, partial, tag) for names in passes]
         found = [run[0] for run in runs]
         outputs = {name: np.mean([f.outputs[name] for f in found], axis=0) for name in found[0].outputs}
         spans = doubted = None
-        if self.config.word_tags and exit is None:
+        if tag:
             tags, rows = self.config.word_tags, self._tagged(texts["mt"], [run[1] for run in runs])
-            spans = [decode_spans(*row, tags) for row in rows]
-            doubted = None if words is None else [suspicious_words(*row, words) for row in rows]
+            spans = [decode_spans(*row, tags) for row in rows] if marks.spans else None
+            if marks.words is not None:
+                doubted = [suspicious_words(*row, marks.words) for row in rows]
             if self.config.combination == "xcomet":
                 # Scores are COMET's, and it forgets spans that reach the end; those reported are whole.
                 counted = [mqm_score(decode_spans(*row, tags, flush_open=False)) for row in rows]
@@ -192,23 +210,30 @@ class Engine:
         self, translations: Sequence[str], passes: Sequence[list[Array]]
     ) -> list[tuple[Array, Offsets, str]]:
         """Probabilities of the tokens of each translation, from all passes, their offsets and the text."""
-        encoded = _encode_once(self.tokens, {"mt": translations}, ["mt"])
+        distinct = list(dict.fromkeys(translations))
+        encoded = dict(zip(distinct, self.tokens.encode(distinct), strict=True))
         return [
             (word_probabilities(rows), encoded[mt].offsets, mt)
             for mt, rows in zip(translations, zip(*passes, strict=True), strict=True)
         ]
 
     def _score_rows(
-        self, texts: Texts, names: Sequence[str], exit: ExitRule | None, score: Array | None, partial: bool
+        self,
+        texts: Texts,
+        names: Sequence[str],
+        exit: ExitRule | None,
+        score: Array | None,
+        partial: bool,
+        tag: bool,
     ) -> tuple[Scored, list[Array]]:
-        """Score rows by one pass; for models that tag words also the probabilities of each row's tokens."""
+        """Score rows by one pass; if words are to be tagged also the probabilities of each row's tokens."""
         joint = self.config.inputs == "joint"
         rows = _rows_of(self.tokens, texts, names, joint=joint, score=score, partial=partial)
         found: dict[str, Array] = {}
         layer = np.zeros(len(rows.sizes), dtype=np.int64)
         words: list[Array] = [np.empty(0)] * len(rows.sizes)
         for batch in token_batches(rows.sizes, self.batch_tokens):
-            if self.config.word_tags and exit is None:
+            if tag:
                 state = self.stepper.advance(self.stepper.start(rows.batch(batch)), self.stepper.depth)
                 outputs, layers = self.stepper.read(state), np.full(len(batch), self.stepper.depth)
                 for row, probabilities in zip(batch, self.stepper.read_words(state), strict=True):
@@ -254,7 +279,8 @@ class Rows:
 def _rows_of(
     tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None, partial: bool
 ) -> Rows:
-    encoded = _encode_once(tokens, texts, names)
+    distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
+    encoded = dict(zip(distinct, tokens.encode(distinct, offsets=False), strict=True))
     n = len(texts["mt"])
     kept: dict[tuple[Any, ...], int] = {}
     sequences: list[list[list[int]]] = []
@@ -279,11 +305,6 @@ def _rows_of(
     given = None if score is None else np.asarray(score)[examples]
     kinds = ("joint",) if joint else tuple(names)
     return Rows(sequences, kinds, sizes, np.array(translations), origin, np.array(cut)[origin], given)
-
-
-def _encode_once(tokens: Tokens, texts: Texts, names: Sequence[str]) -> dict[str, Tokenized]:
-    distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
-    return dict(zip(distinct, tokens.encode(distinct), strict=True))
 
 
 def token_batches(sizes: Array, budget: int) -> Iterator[Array]:
@@ -341,7 +362,7 @@ class _VectorStore:
             self.places.clear()
             self.truncated.clear()
             new = needed
-        encoded = self.engine.tokens.encode(new)
+        encoded = self.engine.tokens.encode(new, offsets=False)
         sizes = np.array([len(text.ids) for text in encoded])
         for batch in token_batches(sizes, self.engine.batch_tokens):
             places = range(len(self.places), len(self.places) + len(batch))

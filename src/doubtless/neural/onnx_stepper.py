@@ -265,6 +265,7 @@ class OnnxStepper:
                 named = {k.removeprefix(prefix): v for k, v in weights.items()}
                 # The weights are kept because the session refers to their memory.
                 self._sessions[prefix] = _session_of(graph, named), named
+                self._weights.give_back()
             except Exception as error:  # whatever ONNX Runtime throws
                 raise damaged(self.folder.path, error) from None
         return self._sessions[prefix][0]

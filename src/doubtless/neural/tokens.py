@@ -14,7 +14,7 @@ Offsets = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Tokens of a text, special ones included; character offsets; whether the text was cut."""
+    """Tokens of a text, special ones included; character offsets, if asked for; whether the text was cut."""
 
     ids: list[int]
     offsets: Offsets
@@ -63,16 +63,17 @@ class Tokens:
         tokenizer.no_padding()
         return tokenizer
 
-    def encode(self, texts: Sequence[str]) -> list[Tokenized]:
-        """Tokenize texts, each with its special tokens and cut to the most that one text may have."""
-        most = self.most - 2
+    def encode(self, texts: Sequence[str], *, offsets: bool = True) -> list[Tokenized]:
+        """Tokenize texts, each with its special tokens and cut to the most that one text may have.
+
+        Offsets take ten times the memory of the tokens: whoever does not need them can do without.
+        """
+        most = self.most - 4
         found = []
         for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
-            ids, offsets = encoding.ids, encoding.offsets
-            truncated = len(ids) > most - 2
-            if truncated:
-                ids, offsets = ids[: most - 2], offsets[: most - 2]
-            found.append(Tokenized([self.begin, *ids, self.end], [(0, 0), *offsets, (0, 0)], truncated))
+            ids = encoding.ids
+            places = [(0, 0), *encoding.offsets[:most], (0, 0)] if offsets else []
+            found.append(Tokenized([self.begin, *ids[:most], self.end], places, len(ids) > most))
         return found
 
     def unfinished(self, text: Tokenized) -> Tokenized:

@@ -7,7 +7,7 @@ what a second model says (``dup``), and what the same model says of the pair tur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -77,6 +77,7 @@ def quantify(
     exit: ExitRule | None = None,
     seed: int = 0,
     partial: bool = False,
+    spans: bool = False,
     words: float | None = None,
     progress: Progress | None = None,
 ) -> Quantified:
@@ -92,7 +93,7 @@ def quantify(
         Which uncertainty.
     errors
         The model of errors for ``dup``.
-    exit, partial, words, progress
+    exit, partial, spans, words, progress
         As in :meth:`~doubtless.neural.engine.Engine.score`.
     seed
         Of MC dropout. The same seed and batch size give the same passes.
@@ -110,7 +111,7 @@ def quantify(
     if kind == "ensemble":
         runs = [engine.score(texts, partial=partial, progress=progress) for engine in engines]
         return _of_samples(runs)
-    scored = first.score(texts, exit=exit, partial=partial, words=words, progress=progress)
+    scored = first.score(texts, exit=exit, partial=partial, spans=spans, words=words, progress=progress)
     if kind == "dup":
         assert errors is not None
         error = errors.score(texts, score=scored.score, partial=partial).outputs["error"]
@@ -162,6 +163,4 @@ def _with_error(scored: Scored, error: np.ndarray) -> Quantified:
 
 def _of_samples(runs: Sequence[Scored]) -> Quantified:
     forecast = Samples(np.stack([run.score for run in runs], axis=1))
-    # What single runs marked in the text is not what the whole would mark.
-    scored = replace(runs[0], spans=None)
-    return Quantified(forecast, {"score": forecast.score, "sd": forecast.sd}, scored)
+    return Quantified(forecast, {"score": forecast.score, "sd": forecast.sd}, runs[0])

@@ -31,7 +31,23 @@ _ROUNDED = 0.01
 _TYPES = {"F32": np.float32, "F16": np.float16, "I8": np.int8, "U8": np.uint8, "I64": np.int64}
 
 
-def mapped(path: Path) -> dict[str, Array]:
+class Mapped(dict[str, Array]):
+    """Tensors by name, in the memory of a mapped file."""
+
+    def __init__(self, file: mmap.mmap) -> None:
+        super().__init__()
+        self._file = file
+
+    def give_back(self) -> None:
+        """Give their memory back; whoever reads them again gets them from the file.
+
+        A runtime that has packed weights in its own way does not look at them any more.
+        """
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._file.madvise(mmap.MADV_DONTNEED)
+
+
+def mapped(path: Path) -> Mapped:
     """The tensors of a safetensors file, mapped: what nobody reads costs no memory.
 
     The format is eight bytes, the length of a JSON header, the header and the numbers.
@@ -40,7 +56,7 @@ def mapped(path: Path) -> dict[str, Array]:
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     length = int.from_bytes(whole[:8], "little")
     header = json.loads(whole[8 : 8 + length])
-    found = {}
+    found = Mapped(whole)
     for name, entry in header.items():
         if name == "__metadata__":
             continue

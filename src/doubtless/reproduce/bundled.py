@@ -164,7 +164,7 @@ def judged_words(measured: Measured) -> Judged:
     Segments whose texts do not fit together, that the tagger could not read whole, or without recorded
     log-probabilities have no words here.
     """
-    found = tagged_words(measured.engine, measured.score(words=-1.0), measured.texts["mt"])
+    found = tagged_words(measured.engine, measured.score(spans=True, words=-1.0), measured.texts["mt"])
     rows = zip(measured.segments.iter_rows(named=True), found, strict=True)
     parts = [word_values(segment, own) for segment, own in rows]
     known = [part for part in parts if part is not None]

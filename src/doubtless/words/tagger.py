@@ -139,16 +139,16 @@ def tag_words(
     if engine.config.language_tags and pairs is not None and "src" in told:
         told["src"] = [tagged(src, lp) for src, lp in zip(told["src"], pairs, strict=True)]
     # Every probability is above -1: all words are reported.
-    found = engine.score(told, words=-1.0, progress=progress)
+    found = engine.score(told, spans=True, words=-1.0, progress=progress)
     return tagged_words(engine, found, told["mt"])
 
 
 def tagged_words(engine: Engine, scored: Scored, translations: Sequence[str]) -> list[TaggedWords]:
-    """Take the words from what a model said when it was asked for all of them (``words=-1.0``).
+    """Take the words from what a model said when it was asked for all of them (``spans=True, words=-1.0``).
 
     Examples
     --------
-    >>> scored = engine.score(texts, words=-1.0)  # doctest: +SKIP
+    >>> scored = engine.score(texts, spans=True, words=-1.0)  # doctest: +SKIP
     >>> tagged_words(engine, scored, texts["mt"])[0].probability  # doctest: +SKIP
     """
     if scored.words is None or scored.spans is None:
