@@ -1,12 +1,9 @@
-"""From trained models to the bundled one.
+"""From the trained model to the bundled one: ``python recipes/bundled/finish.py RUN/model --data DIR``.
 
-``python recipes/bundled/finish.py ONE TWO --data DIR --prepared WORK``
-
-ONE and TWO have each learnt from one half of MLQE-PE dev (``near.py``); the bundled model is the mean of
-their weights. What is learnt, chosen or calibrated on dev here is so on the half that each of them does not
-know: the last layer of each head for errors, the exit tolerance, the word threshold and the intervals, all
-on what models of bytes give. Then the card is written. Nothing is chosen on test20; its figures on the card
-come from ``doubtless reproduce bundled-...``.
+Learns the last layer of each head anew, exports to bytes, chooses the exit tolerance and the word threshold
+on MLQE-PE dev, calibrates intervals on what the exported model gives there, compares it with the model it
+came from, and writes the card. Nothing is chosen on test20; its figures on the card come from
+``doubtless reproduce bundled-...``.
 """
 
 from __future__ import annotations
@@ -16,16 +13,14 @@ import json
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import polars as pl
-from average import averaged
 from borrow import best_share
+from prepare import mlqe_documents
 from refit import refit
 
 from doubtless.columns import ForecastColumns
@@ -34,7 +29,7 @@ from doubtless.conformal.store import Reading
 from doubtless.conformal.store import save as save_calibration
 from doubtless.metaeval.correlation import pearson
 from doubtless.metaeval.detection import detection_curve
-from doubtless.neural.checkpoint import Model, load
+from doubtless.neural.checkpoint import load
 from doubtless.neural.exits import ExitRule, replay
 from doubtless.neural.export import export
 from doubtless.neural.runtime import open_engine, torch_engine
@@ -98,78 +93,47 @@ def best_word_threshold(found: Sequence[TaggedWords], dev: pl.DataFrame) -> floa
 def main() -> None:
     """Make the folder of the bundled model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", type=Path, nargs=2)
+    parser.add_argument("model", type=Path)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--prepared", type=Path, required=True, help="output of prepare.py and near.py")
+    parser.add_argument("--prepared", type=Path, required=True, help="output of prepare.py")
     parser.add_argument("--place", type=Path, default=PLACE)
     parser.add_argument("--card-only", action="store_true", help="measure the folder that is there")
     given = parser.parse_args()
     if not given.card_only:
-        make_folder(given.models, given.prepared, given.place)
+        make_folder(given.model, Path(given.data), given.prepared, given.place)
     write_card(given.data, given.place)
 
 
-@dataclass(frozen=True)
-class Half:
-    """One of the models, and what its bytes say of the rows of dev that it does not know."""
+def make_folder(model: Path, data: Path, prepared: Path, place: Path) -> None:
+    """Export, choose thresholds, calibrate."""
+    shutil.rmtree(place, ignore_errors=True)
+    whole, dev = load(model), pl.read_parquet(prepared / "dev.parquet")
+    src = [tagged(text, lp) for text, lp in zip(dev["src"], dev["lp"], strict=True)]
+    texts = {"src": src, "mt": dev["mt"].to_list()}
+    moved = refit(whole, texts, dev["human"].to_numpy())
+    export(whole, place)
 
-    model: Model
-    dev: pl.DataFrame
-    traced: dict[str, np.ndarray]
-    words: Sequence[TaggedWords]
-
-
-def half_of(folder: Path, far: Path) -> Half:
-    """Learn the last layer of each head anew on rows that a model does not know, and look at these."""
-    model, dev = load(folder), pl.read_parquet(far)
-    texts = texts_of(dev)
-    moved = refit(model, texts, dev["human"].to_numpy())
-    with TemporaryDirectory() as place:
-        export(model, Path(place) / "bytes")
-        engine = open_engine(Path(place) / "bytes")
-        words = tagged_words(engine, engine.score(texts, spans=True, words=-1.0), texts["mt"])
-        traced = engine.trace(texts)
+    engine = open_engine(place)
+    scored = engine.score(texts, spans=True, words=-1.0)
+    traced = engine.trace(texts)
     for name, values in moved.items():
         traced[name] += values  # as if each row had not been among those that heads were refitted on
-    return Half(model, dev, traced, words)
-
-
-def texts_of(dev: pl.DataFrame) -> dict[str, list[str]]:
-    """Segments as the model reads them, with the language told."""
-    src = [tagged(text, lp) for text, lp in zip(dev["src"], dev["lp"], strict=True)]
-    return {"src": src, "mt": dev["mt"].to_list()}
-
-
-def make_folder(models: Sequence[Path], prepared: Path, place: Path) -> None:
-    """Export the mean of both models; choose thresholds and calibrate on what each says of its far rows."""
-    halves = [half_of(model, prepared / f"far-{i}.parquet") for i, model in enumerate(models, start=1)]
-    dev = pl.concat([half.dev for half in halves])
-    traced = {
-        name: np.concatenate([half.traced[name] for half in halves], axis=1) for name in halves[0].traced
-    }
-    print(
-        f"dev, by the models that do not know the rows: r {mean_r(traced['score'][-1], dev):.4f}", flush=True
-    )
-    mean = averaged([half.model for half in halves], [1.0, 1.0])
-    shutil.rmtree(place, ignore_errors=True)
-    export(mean, place)
-
-    tolerance, early = chosen_exit(traced, mean.estimator.exits, dev)
+    tolerance, early = chosen_exit(traced, engine.stepper.exits, dev)
     frame = score_columns({name: values[-1] for name, values in traced.items()}, dev)
-    share = best_share(frame, dev["doc"].to_numpy(), ALPHAS["calibration.json"])
+    share = best_share(frame, mlqe_documents(data, "dev"), ALPHAS["calibration.json"])
     for name, alpha in ALPHAS.items():
         calibrate(frame, alpha, share, place / name)
     calibrate(score_columns(early, dev), 0.1, share, place / "calibration-exit.json")
 
-    fewer = texts_of(dev[::3])  # enough, and PyTorch is slower
-    exact, rounded = torch_engine(mean).score(fewer).score, open_engine(place).score(fewer).score
+    fewer = {name: values[::3] for name, values in texts.items()}  # enough, and PyTorch is slower
+    exact = torch_engine(whole).score(fewer)
     notes: dict[str, Any] = {
         "exit": tolerance,
-        "word_threshold": best_word_threshold([word for half in halves for word in half.words], dev),
+        "word_threshold": best_word_threshold(tagged_words(engine, scored, texts["mt"]), dev),
         "pairs": sorted(dev["lp"].unique()),
         "agreement_int8": {
-            "dev_r": pearson(rounded, exact),
-            "dev_largest": float(np.abs(rounded - exact).max()),
+            "dev_r": pearson(scored.score[::3], exact.score),
+            "dev_largest": float(np.abs(scored.score[::3] - exact.score).max()),
         },
     }
     config_file = place / "config.json"

@@ -81,6 +81,15 @@ def mlqe(folder: Path, split: str) -> pl.DataFrame:
     return part.with_columns(kind, whole, logprob).select(COLUMNS)
 
 
+def mlqe_documents(folder: Path, split: str) -> np.ndarray:
+    """The document of each row that :func:`mlqe` gives of dev or test20."""
+    rows = pl.read_parquet(folder / "mlqe_pe.parquet", columns=["lp", "split", "src", "mt", "doc"])
+    part = rows.filter(pl.col("split") == split).unique(
+        ["lp", "src", "mt"], keep="first", maintain_order=True
+    )
+    return part.select(pl.concat_str("lp", pl.col("doc").fill_null(""), separator=" ")).to_series().to_numpy()
+
+
 def steadied(rows: pl.DataFrame, lp: str) -> pl.DataFrame:
     """Scores of an unsteady pair, mixed with what post-edits and log-probabilities foretell of them."""
     if lp not in UNSTEADY:
