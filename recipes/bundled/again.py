@@ -52,7 +52,8 @@ def all_softened(rows: pl.DataFrame, model: Path, folder: Path) -> pl.DataFrame:
     human = rows.filter(pl.col("kind") == "human")
     engine = open_engine(model)
     traced = engine.trace({"src": human["src"].to_list(), "mt": human["mt"].to_list()})["score"]
-    exits = traced[[engine.config.restart - 1, -1]] if engine.config.restart else traced[-1:]
+    ends = engine.config.branch_ends(engine.stepper.depth) or (engine.stepper.depth,)
+    exits = traced[[engine.stepper.exits.index(end) for end in ends]]
     keys = ["lp", "src", "mt"]
     known = pl.read_parquet(folder / "mlqe_pe.parquet").filter(pl.col("split") == "train")
     more = known.unique(keys, keep="first").select(

@@ -447,6 +447,16 @@ def test_training_from_cached_states_is_training(folder, tmp_path, freeze):
         torch.testing.assert_close(value, cached[name], atol=5e-3, rtol=5e-2)
 
 
+def test_states_of_prefixes_that_change_are_not_cached(folder, tmp_path):
+    options = {"epochs": 1, "freeze": 1, "cache_states": True}
+    with pytest.raises(InputError, match="give the rows a column 'unfinished' that says"):
+        train(make(folder, tmp_path / "drawn", {"partial": True}, **options))
+    told = pl.read_parquet(folder / "train.parquet").with_columns(unfinished=pl.int_range(pl.len()) % 2 == 0)
+    told.write_parquet(folder / "told.parquet")
+    plan = make(folder, tmp_path / "told", {"partial": True}, given={"train": "told.parquet"}, **options)
+    assert train(plan).steps > 0
+
+
 # Batches, prefixes, tags
 
 
@@ -620,10 +630,6 @@ def test_what_is_done_to_the_rows_is_said(folder, tmp_path):
         ({"training": {"cache_states": True}}, "cache_states needs frozen layers"),
         ({"training": {"freeze": -1}}, "freeze is at least 0, found -1"),
         ({"training": {"early_gradient": 1.5}}, "early_gradient lies between 0 and 1, found 1.5"),
-        (
-            {"model": {"partial": True}, "training": {"cache_states": True, "freeze": 1}},
-            "cache_states cannot be used with partial",
-        ),
         ({"model": {"outputs": "error"}, "data": {"train": 3}}, r"train in \[data\] is a list, each a text"),
         ({"model": {"hidden_sizes": [2.5]}}, r"hidden_sizes in \[model\] is a list, each a whole number"),
         ({"model": {"layer_mix": "mean"}}, r"layer_mix in \[model\] is one of softmax, sparsemax, none"),
