@@ -314,3 +314,11 @@ def test_pairs_borrow_where_they_are_alike(differing: bool, chosen: tuple[float,
         "human": spread * rng.normal(size=600),
     }
     assert module.best_share(pl.DataFrame(columns), np.arange(600) // 5, 0.1) in chosen
+
+
+def test_words_are_wrong_that_half_of_the_experts_mark() -> None:
+    text = "ein  Haus am See"
+    spans = [([5], [9]), ([5, 13], [7, 16]), ([], [])]
+    words, tags = import_module("members").tagged_words(text, spans)
+    assert (words, tags) == ("ein Haus am See", ["OK", "BAD", "OK", "OK"])
+    assert import_module("members").tagged_words(text, spans[1:])[1] == ["OK", "BAD", "OK", "BAD"]
