@@ -8,7 +8,6 @@ them from post-edits, log-probabilities and the scores of a model that was train
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +27,11 @@ SHARES = {  # of the rows of each kind that are used again
 OTHERS = 0.6
 
 
-def fewer(rows: pl.DataFrame, shares: Mapping[str, float] = SHARES, seed: int = 3) -> pl.DataFrame:
+def fewer(rows: pl.DataFrame) -> pl.DataFrame:
     """Some of the rows of each kind."""
-    rng, parts = np.random.default_rng(seed), []
+    rng, parts = np.random.default_rng(3), []
     for (kind,), part in rows.group_by("kind", maintain_order=True):
-        count = int(len(part) * shares.get(str(kind), OTHERS))
+        count = int(len(part) * SHARES.get(str(kind), OTHERS))
         parts.append(part[np.sort(rng.choice(len(part), count, replace=False))])
     return pl.concat(parts)
 
@@ -48,10 +47,12 @@ def softened(human: Array, features: Array) -> Array:
     return (mixed - mixed.mean()) / mixed.std() * LESS_SPREAD * human.std() + human.mean()
 
 
-def told_by(rows: pl.DataFrame, folder: Path, model: Path | None = None) -> pl.DataFrame:
-    """Rows with the human scores among them softened, pair by pair; with a model, by its scores as well."""
+def all_softened(rows: pl.DataFrame, model: Path, folder: Path) -> pl.DataFrame:
+    """Rows with the human scores among them softened, pair by pair."""
     human = rows.filter(pl.col("kind") == "human")
-    exits = np.empty((0, len(human))) if model is None else branch_scores(human, model)
+    engine = open_engine(model)
+    traced = engine.trace({"src": human["src"].to_list(), "mt": human["mt"].to_list()})["score"]
+    exits = traced[[engine.config.restart - 1, -1]] if engine.config.restart else traced[-1:]
     keys = ["lp", "src", "mt"]
     known = pl.read_parquet(folder / "mlqe_pe.parquet").filter(pl.col("split") == "train")
     more = known.unique(keys, keep="first").select(
@@ -68,14 +69,6 @@ def told_by(rows: pl.DataFrame, folder: Path, model: Path | None = None) -> pl.D
     return pl.concat([soft, rows.filter(pl.col("kind") != "human")])
 
 
-def branch_scores(rows: pl.DataFrame, model: Path) -> Array:
-    """What a model says of rows at the end of each branch (branches, rows)."""
-    engine = open_engine(model)
-    traced = engine.trace({"src": rows["src"].to_list(), "mt": rows["mt"].to_list()})["score"]
-    ends = engine.config.branch_ends(engine.stepper.depth) or (engine.stepper.depth,)
-    return traced[[engine.stepper.exits.index(end) for end in ends]]
-
-
 def main() -> None:
     """Write both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -85,7 +78,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = fewer(pl.read_parquet(given.prepared / "train.parquet"))
     rows.write_parquet(given.prepared / "again.parquet")
-    told_by(rows, given.data, given.model).write_parquet(given.prepared / "softened.parquet")
+    all_softened(rows, given.model, given.data).write_parquet(given.prepared / "softened.parquet")
 
 
 if __name__ == "__main__":

@@ -55,13 +55,11 @@ class Given:
 
 def refit_output(model: Model, name: str, hidden: Array, wanted: Array, folds: Array) -> Given:
     """Give one output of every exit new weights, so that it comes near to what is wanted of it."""
-    exits, made = model.estimator.exits, []
-    ends = model.config.branch_ends(model.estimator.encoder.depth)
-    place, penalty = list(PENALTIES).index(name), PENALTIES[name]
+    config, exits, made = model.config, model.estimator.exits, []
     for exit_layer, head, features, target in zip(exits, model.estimator.heads, hidden, wanted, strict=True):
-        earlier = ends.index(exit_layer) if exit_layer in ends else 0
-        before = made[exits.index(ends[earlier - 1])] if earlier else None
-        share = 1 / (earlier + 1)
+        share = config.own_share(exit_layer, model.estimator.encoder.depth)
+        before = made[exits.index(config.restart)] if share < 1 else None
+        place, penalty = list(PENALTIES).index(name), PENALTIES[name]
         made.append(fit(head.layers[-1], place, features, target, folds, penalty, share, before))
     return Given(np.array([given.seen for given in made]), np.array([given.unseen for given in made]))
 

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from doubtless.cli.main import main
-from doubtless.cli.scoring import told_languages
 from doubtless.errors import DoubtlessError
+from doubtless.neural.texts import Column, told_languages
 from doubtless.segments import as_table
 
 FULL_DEPTH = "the promise of these intervals was made for the full depth"
@@ -92,9 +92,10 @@ def test_some_rows_may_lack_their_pair(bundled, tmp_path, capsys):
 
 def test_languages_are_told_where_they_are_known():
     table = as_table([{"src": "Hund", "lp": "de-en"}, {"src": "Hund", "lp": None}])
-    assert told_languages({"src": ["Hund", "Hund"]}, table) == {"src": ["en | Hund", "Hund"]}
-    assert told_languages({"mt": ["dog"]}, table) == {"mt": ["dog"]}
-    assert told_languages({"src": ["Hund"]}, as_table([{"src": "Hund"}])) == {"src": ["Hund"]}
+    two, one = Column(pl.Series(["Hund", "Hund"])), Column(pl.Series(["Hund"]))
+    assert list(told_languages({"src": two}, table)["src"]) == ["en | Hund", "Hund"]
+    assert told_languages({"mt": two}, table) == {"mt": two}
+    assert list(told_languages({"src": one}, as_table([{"src": "Hund"}]))["src"]) == ["Hund"]
 
 
 def test_alpha_chooses_a_calibration(bundled, table, capsys):

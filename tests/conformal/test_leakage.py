@@ -18,6 +18,13 @@ def test_fingerprints_are_the_same_everywhere():
     assert fingerprints(table(0, 1)).tolist() == [0xD477A34FE3CE097D]
 
 
+def test_parts_of_a_table_have_its_fingerprints(monkeypatch):
+    whole = fingerprints(table(0, 20)).tolist()
+    monkeypatch.setattr("doubtless.conformal.leakage._AT_ONCE", 7)
+    assert fingerprints(table(0, 20)).tolist() == whole
+    assert len(set(whole)) == 20
+
+
 def test_cells_do_not_run_into_each_other():
     one = pl.DataFrame({"a": ["x", "xy"], "b": ["yz", "z"], "c": [None, ""]})
     assert len(set(fingerprints(one).tolist())) == 2

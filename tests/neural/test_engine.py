@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -20,7 +23,7 @@ from doubtless.neural.exits import ExitRule, replay  # noqa: E402
 from doubtless.neural.heads import LayerMix, sparsemax  # noqa: E402
 from doubtless.neural.model import Batch  # noqa: E402
 from doubtless.neural.runtime import torch_engine  # noqa: E402
-from doubtless.neural.texts import sanity_flags  # noqa: E402
+from doubtless.neural.texts import Column, sanity_flags  # noqa: E402
 from doubtless.neural.uncertainty import Quantifier, quantify  # noqa: E402
 
 JOINT = {"inputs": "joint", "uses": "src+mt"}
@@ -387,6 +390,23 @@ def test_a_rule_replayed_on_the_trace_is_the_rule_itself(tmp_path, rule):
     scored = engine.score(texts, exit=chosen)
     assert layers.tolist() == scored.layer.tolist()
     np.testing.assert_allclose(found["score"], scored.score, atol=1e-5)
+
+
+def test_many_texts_are_tokenized_as_each_alone(encoder, monkeypatch):
+    tokens = new_model(ModelConfig(encoder=str(encoder))).tokens
+    monkeypatch.setattr("doubtless.neural.tokens._AT_ONCE", 3)
+    assert tokens.encode(TEXTS) == [tokens.encode([text])[0] for text in TEXTS]
+
+
+@given(st.lists(st.none() | st.text(), max_size=12), st.integers(-14, 14), st.integers(-14, 14))
+def test_columns_of_texts_are_lists_to_their_readers(texts, start, end):
+    column, expected = Column(pl.Series(texts, dtype=pl.String)), [text or "" for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("doubtless.neural.texts._AT_ONCE", 5)
+        assert list(column) == expected
+    assert len(column) == len(expected)
+    assert column[start:end] == expected[start:end]
+    assert [column[i] for i in range(len(column))] == expected
 
 
 def test_texts_without_offsets_are_the_same_tokens(encoder):

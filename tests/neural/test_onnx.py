@@ -44,13 +44,6 @@ VARIANTS = {
         "restart": 1,
         "word_tags": ("OK", "BAD"),
     },
-    "branches": {
-        "pooling": "parts",
-        "outputs": "score+error+change",
-        "heads": "each",
-        "restart": 2,
-        "trunk": 1,
-    },
     "cls": {"outputs": "mean+variance", "word_tags": ("OK", "BAD"), "first_exit": 2, "activation": "SiLU"},
     "quantiles": {"pooling": "mean", "outputs": "quantiles", "final_activation": "Tanh"},
     "three texts": {"uses": "src+mt+ref", "exits": "last", "layer": 2, "activation": "GELU"},

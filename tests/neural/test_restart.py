@@ -23,16 +23,10 @@ KINDS = {"pooling": "parts", "exits": "every", "heads": "each", "outputs": "scor
 PAIRS = {"src": TEXTS[:-1], "mt": TEXTS[1:]}
 
 
-DEPTH = 6
-
-
-@pytest.fixture(
-    scope="module", params=[(3, 0), (2, 0), (4, 2), (2, 1)], ids=lambda pair: f"{pair[0]},{pair[1]}"
-)
-def model(request, tmp_path_factory):
-    folder = write_encoder(tmp_path_factory.mktemp("restart"), layers=DEPTH)
-    branches = dict(zip(("restart", "trunk"), request.param, strict=True))
-    return new_model(ModelConfig(encoder=str(folder), hidden_sizes=(6,), **branches, **KINDS))
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = write_encoder(tmp_path_factory.mktemp("restart"), layers=5)
+    return new_model(ModelConfig(encoder=str(folder), hidden_sizes=(6,), restart=3, **KINDS))
 
 
 def batch(model):
@@ -42,42 +36,38 @@ def batch(model):
 
 
 @torch.no_grad()
-def test_branches_begin_where_the_trunk_ends_and_count_alike(model):
+def test_the_second_half_begins_at_the_embeddings(model):
     estimator, whole = model.estimator.eval(), batch(model)
-    config, state = model.config, estimator.start(whole)
-    begin, padding, own = state.hidden, state.padding, []
-    for number in range(1, config.trunk + 1):
-        begin = estimator.encoder.layer(number, begin, padding)
-    ends = config.branch_ends(DEPTH)
-    assert ends[-1] == DEPTH
-    for end in ends:
-        hidden = begin
-        for number in range(end - config.restart + config.trunk + 1, end + 1):
-            hidden = estimator.encoder.layer(number, hidden, padding)
-        state = estimator.advance(state, end)
-        torch.testing.assert_close(state.hidden, hidden)
-        vectors = {"joint": estimator._pool(hidden, state.mask, state.first)}
-        own.append(estimator.head_outputs(vectors, estimator.exits.index(end), None)["score"])
-        torch.testing.assert_close(estimator.read(state)["score"], torch.stack(own).mean(dim=0))
-    assert state.again is None
+    state = estimator.start(whole)
+    half = estimator.advance(state, 3)
+    found = estimator.advance(half, 4)
+    expected = estimator.encoder.layer(4, state.hidden, state.padding)
+    torch.testing.assert_close(found.hidden, expected)
+    assert found.again is None
+    for layer, share in ((4, 0.25), (5, 0.5)):
+        state = estimator.advance(half, layer)
+        own = estimator.head_outputs(estimator.features(state), layer - 1, None)["score"]
+        mixed = share * own + (1 - share) * estimator.read(half)["score"]
+        torch.testing.assert_close(estimator.read(state)["score"], mixed)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("layer", [0, 1, 2, 3, 4, 5])
+@pytest.mark.parametrize("layer", [0, 2, 3, 4])
 def test_rows_that_part_and_meet_again_get_the_same(model, layer):
     estimator, whole = model.estimator.eval(), batch(model)
     expected, _ = estimator(whole)
     state = estimator.advance(estimator.start(whole), layer)
     parts = [estimator.keep(state, torch.tensor(rows)) for rows in ([1], [3, 0], [2])]
-    joined = estimator.advance(estimator.join(parts), DEPTH)
+    joined = estimator.advance(estimator.join(parts), 5)
     found = estimator.read(joined)["score"]
     torch.testing.assert_close(found, expected["score"][-1][[1, 3, 0, 2]], atol=1e-5, rtol=1e-5)
 
 
-def test_all_branches_learn_from_the_last_exit(model):
+def test_both_halves_learn_from_the_last_exit(model):
     outputs, _ = model.estimator.train()(batch(model))
     outputs["score"][-1].sum().backward()
-    for layer in model.estimator.encoder.layers:
+    for number in range(1, 6):
+        layer = model.estimator.encoder.layers[number - 1]
         assert float(layer.output.dense.weight.grad.abs().sum()) > 0
     model.estimator.zero_grad()
 
@@ -85,35 +75,26 @@ def test_all_branches_learn_from_the_last_exit(model):
 def test_the_folder_remembers(model, tmp_path):
     save(model, tmp_path / "saved")
     again = load(tmp_path / "saved")
-    assert again.config == model.config
+    assert again.config.restart == 3
     found, expected = (torch_engine(one).trace(PAIRS)["score"] for one in (again, model))
     assert found == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"exits": "last", "outputs": "score"},
-        {"heads": "shared"},
-        {"first_exit": 4},
-        {"outputs": "quantiles"},
-        {"trunk": 3},
-    ],
+    [{"exits": "last", "outputs": "score"}, {"heads": "shared"}, {"first_exit": 4}, {"outputs": "quantiles"}],
 )
 def test_what_cannot_start_again_is_refused(options):
     with pytest.raises(InputError, match="restart needs"):
         ModelConfig(restart=3, **(KINDS | options))
 
 
-@pytest.mark.parametrize(("restart", "trunk"), [(6, 0), (4, 0), (5, 3)])
-def test_branches_that_do_not_use_all_layers_are_refused(restart, trunk, tmp_path):
-    encoder = str(write_encoder(tmp_path / "encoder", layers=DEPTH))
-    wrong = f"restart is {restart} and trunk {trunk}, but the encoder has 6 layers"
-    with pytest.raises(InputError, match=wrong):
-        new_model(ModelConfig(encoder=encoder, restart=restart, trunk=trunk, **KINDS))
+def test_a_restart_behind_the_last_layer_is_refused(model):
+    with pytest.raises(InputError, match="restart is 5, but the encoder has 5 layers"):
+        new_model(ModelConfig(encoder=model.config.encoder, restart=5, **KINDS))
 
 
-def test_cached_states_do_not_hold_what_branches_begin_with():
+def test_cached_states_do_not_hold_the_embeddings():
     config = ModelConfig(encoder="somewhere", restart=3, **KINDS)
     with pytest.raises(InputError, match="cache_states cannot be used with restart"):
         Plan(config, DataConfig(train=("a",)), TrainingConfig(output="b", freeze=1, cache_states=True))

@@ -164,9 +164,8 @@ def _reranked(
     given: Mapping[str, Any], engine: Engine, table: Table, pools: Pools, method: Method
 ) -> Reranked:
     from doubtless.cli.progress import progress_bar
-    from doubtless.cli.scoring import told_languages
     from doubtless.decide.rerank import rerank
-    from doubtless.neural.texts import texts_of
+    from doubtless.neural.texts import texts_of, told_languages
 
     texts = texts_of(table, engine.config)
     if engine.config.language_tags:

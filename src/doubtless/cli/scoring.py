@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,7 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.engine import Engine
 from doubtless.neural.exits import ExitRule
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
-from doubtless.neural.texts import pairs_of, sanity_flags, texts_of
+from doubtless.neural.texts import Column, pairs_of, sanity_flags, texts_of, told_languages
 from doubtless.neural.uncertainty import Quantified, Quantifier, quantify
 from doubtless.neural.words import marked
 from doubtless.segments import Floats, Table
@@ -88,7 +88,7 @@ def run_models(
     if (wishes.spans or wishes.words is not None) and not (single and config.word_tags):
         name = "--spans" if wishes.spans else "--words"
         raise InputError(f"nothing marks errors here: {name} needs one model with word tags, without --exit")
-    texts: dict[str, list[str]] = {}
+    texts: dict[str, Column] = {}
     everyone = [*engines, *([errors] if errors else [])]
     for engine in everyone:
         texts |= texts_of(table, engine.config)
@@ -134,8 +134,8 @@ def _signature(
 
 
 def _told(
-    texts: dict[str, list[str]], table: Table, engines: Sequence[Engine], quantifier: Quantifier
-) -> dict[str, list[str]]:
+    texts: dict[str, Column], table: Table, engines: Sequence[Engine], quantifier: Quantifier
+) -> dict[str, Column]:
     """The texts as the models want them, all of which must want the same."""
     told = {engine.config.language_tags for engine in engines}
     if told == {False}:
@@ -145,19 +145,6 @@ def _told(
     if quantifier.kind == "bt":
         raise InputError("bt turns source and translation round: it needs a model that is told no language")
     return told_languages(texts, table)
-
-
-def told_languages(texts: dict[str, list[str]], table: Table) -> dict[str, list[str]]:
-    """Say before each source which language its translation should be in, where the pair is known.
-
-    >>> from doubtless.segments import as_table
-    >>> table = as_table([{"src": "Good morning.", "lp": "en-de"}])
-    >>> told_languages({"src": ["Good morning."]}, table)
-    {'src': ['de | Good morning.']}
-    """
-    if "src" not in texts:
-        return texts
-    return {**texts, "src": [tagged(src, lp) for src, lp in zip(texts["src"], pairs_of(table), strict=True)]}
 
 
 @dataclass(frozen=True)
@@ -259,7 +246,8 @@ def with_doubt(
     if calibration is None:
         return Result(table, run, None, None, run.flags, look, [], run.signature, seed)
     applied = apply(calibration, forecast_table(table, run.found, calibration), keep_score=True)
-    flags = [" ".join(filter(None, pair)) for pair in zip(run.flags, applied.frame["flags"], strict=True)]
+    pairs = zip(run.flags, applied.frame["flags"], strict=True)
+    flags = [intern(" ".join(filter(None, pair))) for pair in pairs]  # few are different
     warnings = [*applied.warnings, *_unseen(table, applied.intervals)]
     signature = f"{run.signature}|{calibration.signature}"
     return Result(table, run, calibration, applied.intervals, flags, look, warnings, signature, seed)

@@ -84,8 +84,7 @@ def check(engine: Engine, golden: Table, tolerance: float) -> dict[str, Any]:
 
 
 def _score(engine: Engine, table: Table) -> Scored:
-    from doubtless.cli.scoring import told_languages
-    from doubtless.neural.texts import texts_of
+    from doubtless.neural.texts import texts_of, told_languages
 
     texts = texts_of(table, engine.config)
     return engine.score(told_languages(texts, table) if engine.config.language_tags else texts)

@@ -188,9 +188,9 @@ def apply(
 
 def _flags(intervals: Intervals) -> pl.Series:
     """A word for each row on what its interval lacks."""
-    words = np.where(intervals.unbounded, "too-few-calibration-rows", "")
-    words = np.where(intervals.small, "small-group", words)
-    return pl.Series(np.where(intervals.unseen, "unseen-group", words))
+    words = pl.Series(["", "too-few-calibration-rows", "small-group", "unseen-group"])
+    lacks = np.where(intervals.small, 2, intervals.unbounded)
+    return words.gather(np.where(intervals.unseen, 3, lacks))
 
 
 def _warnings(

@@ -11,15 +11,19 @@ import polars as pl
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
+_AT_ONCE = 8_192
 MOST_KEPT = 4096
 
 
 def fingerprints(frame: pl.DataFrame) -> Hashes:
     """A 64-bit hash of each row, the same on every machine."""
-    cells = frame.select(pl.all().cast(pl.String).fill_null("\0"))
-    joined = cells.select(pl.concat_str(pl.all(), separator="\x1f")).to_series()
-    digests = b"".join(blake2b(row.encode(), digest_size=8).digest() for row in joined.to_list())
-    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+    cells = pl.all().cast(pl.String).fill_null("\0")
+    whole = pl.concat_str(cells, separator="\x1f")
+    digests = bytearray()
+    for part in frame.iter_slices(_AT_ONCE):  # a long table need not be there twice, as Python's strings
+        for row in part.select(whole).to_series():
+            digests += blake2b(row.encode(), digest_size=8).digest()
+    return np.frombuffer(bytes(digests), dtype="<u8").astype(np.uint64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,12 +57,11 @@ class ModelConfig:
     exits, heads, first_exit
         One output at the last layer or one at every layer from ``first_exit`` on, by one shared head or
         one head a layer.
-    restart, trunk
-        After layer ``restart`` the tokens start again from what layer ``trunk`` had made of them (0: their
-        embeddings), through as many layers as had followed it, and so on until all layers are used. Each
-        such branch ends in an exit, which gives the mean of its own outputs and those of the branches
-        before. So several shallow encoders are one model, whose first branch can be left at any layer and
-        the others at their ends. ``restart`` 0: never.
+    restart
+        After so many layers the tokens start again from their embeddings, through the layers that are left;
+        exits among these mix what they find with what exit ``restart`` found, the last one half and half
+        (:meth:`own_share`). So two shallow encoders are one model, whose first half can be left early.
+        0: never.
     outputs
         ``score``; ``score+error`` (instant confidence); ``score+error+change`` (and how far the last
         layer's score will be from this one, for early exit); ``mean+variance`` (heteroscedastic);
@@ -113,7 +112,6 @@ class ModelConfig:
     heads: Heads = "shared"
     first_exit: int = 1
     restart: int = 0
-    trunk: int = 0
     outputs: Outputs = "score"
     quantile_levels: tuple[float, ...] = (0.05, 0.5, 0.95)
     error_target: ErrorTarget = "human"
@@ -157,11 +155,10 @@ class ModelConfig:
             (self.inputs, self.layer_mix, self.exits, self.heads) != ("joint", "none", "every", "each")
             or self.outputs not in ("score", "score+error", "score+error+change")
             or self.restart < self.first_exit
-            or not 0 <= self.trunk < self.restart
         ):
             raise InputError(
                 "restart needs joint inputs, exits at every layer up to it with a head each, no layer_mix,"
-                " a trunk below it, and outputs score, score+error or score+error+change"
+                " and outputs score, score+error or score+error+change"
             )
         if self.exits == "last" and self.outputs == "score+error+change":
             raise InputError("a change needs exits at every layer: after the last one there is none")
@@ -188,24 +185,18 @@ class ModelConfig:
         own = {"score": 1, "score+error": 2, "score+error+change": 3, "mean+variance": 2, "error": 1}
         return own.get(self.outputs, len(self.quantile_levels)) + len(self.auxiliary)
 
-    def branch_ends(self, depth: int) -> tuple[int, ...]:
-        """The layers at which branches end; without a restart there are none.
+    def own_share(self, layer: int, depth: int) -> float:
+        """How much of the outputs of an exit is its own; the rest is that of exit ``restart``.
 
-        >>> config = ModelConfig(restart=8, trunk=3, exits="every", heads="each")
-        >>> config.branch_ends(18)
-        (8, 13, 18)
+        Beyond a restart a layer that has read little counts for little.
+
+        >>> config = ModelConfig(restart=2, exits="every", heads="each")
+        >>> [config.own_share(layer, 6) for layer in (1, 2, 3, 4, 6)]
+        [1.0, 1.0, 0.125, 0.25, 0.5]
         """
-        return tuple(range(self.restart, depth + 1, self.restart - self.trunk)) if self.restart else ()
-
-    def branches_read(self, layer: int, depth: int) -> tuple[int, ...]:
-        """The exits whose heads have a say in the outputs at an exit, which are their mean.
-
-        >>> config = ModelConfig(restart=8, trunk=3, exits="every", heads="each")
-        >>> [config.branches_read(layer, 18) for layer in (5, 8, 18)]
-        [(5,), (8,), (8, 13, 18)]
-        """
-        ends = self.branch_ends(depth)
-        return ends[: ends.index(layer) + 1] if layer in ends else (layer,)
+        if not 0 < self.restart < layer:
+            return 1.0
+        return (layer - self.restart) / (2 * (depth - self.restart))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data for a file."""

@@ -279,9 +279,10 @@ class Rows:
 def _rows_of(
     tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None, partial: bool
 ) -> Rows:
+    texts = {name: list(texts[name]) for name in names}
     distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
     encoded = dict(zip(distinct, tokens.encode(distinct, offsets=False), strict=True))
-    n = len(texts["mt"])
+    n = len(texts[names[0]])
     kept: dict[tuple[Any, ...], int] = {}
     sequences: list[list[list[int]]] = []
     origin = np.zeros(n, dtype=np.int64)

@@ -41,8 +41,8 @@ class State:
     ``pooled`` holds one vector a text for each layer passed so far, from the embeddings on; ``hidden`` the
     tokens at the current ``layer``; ``words`` those at the layer that tags are read from. An encoder that
     cannot be run layer by layer has been run at the start, and its states lie ``ahead``. ``first`` counts the
-    tokens of each sequence's first text, where the pooling tells it from the rest. ``again`` holds what
-    the layer ``trunk`` gave, as long as a branch has yet to start from it.
+    tokens of each sequence's first text, where the pooling tells it from the rest. ``again`` holds the
+    embeddings, as long as the tokens have yet to start from them for a second time.
     """
 
     layer: int
@@ -79,11 +79,10 @@ class Estimator(nn.Module):
                 raise InputError(
                     f"{name} is {getattr(config, name)}, but the encoder has {encoder.depth} layers"
                 )
-        ends = config.branch_ends(encoder.depth)
-        if config.restart and not (encoder.steps and len(ends) > 1 and ends[-1] == encoder.depth):
+        if config.restart and not (encoder.steps and config.restart < encoder.depth):
             raise InputError(
-                f"restart is {config.restart} and trunk {config.trunk}, but the encoder has {encoder.depth}"
-                f" layers{'' if encoder.steps else ', which cannot be run one by one'}"
+                f"restart is {config.restart}, but the encoder has {encoder.depth} layers"
+                f"{'' if encoder.steps else ', which cannot be run one by one'}"
             )
         count = len(self.exits) if config.heads == "each" else 1
         heads = [] if config.outputs == "distance" else [Head(config, encoder.size) for _ in range(count)]
@@ -97,8 +96,7 @@ class Estimator(nn.Module):
         """The layers at which the model gives an output."""
         depth = self.encoder.depth
         if self.config.exits == "every":
-            last = self.config.restart or depth
-            return (*range(self.config.first_exit, last + 1), *self.config.branch_ends(depth)[1:])
+            return tuple(range(self.config.first_exit, depth + 1))
         if self.config.layer_mix != "none" or self.config.layer == -1:
             return (depth,)
         return (self.config.layer,)
@@ -117,24 +115,20 @@ class Estimator(nn.Module):
         pooled = self._pool(hidden, batch.mask, first)[:, None]
         words = hidden if self.tagger is not None and self.word_layer == 0 else None
         padding = attention_mask(batch.mask)
-        again = hidden if self.config.restart and self.config.trunk == 0 else None
+        again = hidden if self.config.restart else None
         return State(0, hidden, batch.mask, padding, pooled, batch.rows, words, ahead, first, again)
 
     def advance(self, state: State, to_layer: int) -> State:
         """Run the layers up to ``to_layer``."""
         hidden, pooled, words, again = state.hidden, [state.pooled], state.words, state.again
-        ends = self.config.branch_ends(self.encoder.depth)
         for number in range(state.layer + 1, to_layer + 1):
-            if number - 1 in ends:
-                assert again is not None
-                hidden, again = again, again if number - 1 < ends[-2] else None
+            if again is not None and number == self.config.restart + 1:
+                hidden, again = again, None
             if state.ahead is None:
                 hidden = self.encoder.layer(number, hidden, state.padding)
             else:
                 hidden = state.ahead[number]
             pooled.append(self._pool(hidden, state.mask, state.first)[:, None])
-            if ends and number == self.config.trunk:
-                again = hidden
             if self.tagger is not None and number == self.word_layer:
                 words = hidden
         pools = torch.cat(pooled, dim=1)
@@ -142,13 +136,12 @@ class Estimator(nn.Module):
 
     def read(self, state: State, score: Tensor | None = None) -> dict[str, Tensor]:
         """Outputs of each segment at the current layer, which must be one of the exits."""
-        found = [
-            self.head_outputs(self.features(replace(state, layer=layer)), self.exits.index(layer), score)
-            for layer in self.config.branches_read(state.layer, self.encoder.depth)
-        ]
-        if len(found) == 1:
-            return found[0]
-        return {name: torch.stack([part[name] for part in found]).mean(dim=0) for name in found[0]}
+        found = self.head_outputs(self.features(state), self.exits.index(state.layer), score)
+        share = self.config.own_share(state.layer, self.encoder.depth)
+        if share == 1:
+            return found
+        earlier = self.read(replace(state, layer=self.config.restart), score)
+        return {name: share * value + (1 - share) * earlier[name] for name, value in found.items()}
 
     def head_outputs(
         self, vectors: Mapping[str, Tensor], exit_number: int, score: Tensor | None

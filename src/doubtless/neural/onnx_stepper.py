@@ -27,7 +27,7 @@ STEPS = "steps"
 EMBEDDING = "encoder.model.embeddings."
 _TABLE = f"{EMBEDDING}word_embeddings"
 
-_GROUP_TOKENS = 512
+_GROUP_TOKENS = 256
 """Most tokens that go through a layer at once: its intermediate results stay in the processor's cache."""
 
 
@@ -45,8 +45,8 @@ def head_prefix(number: int) -> str:
 class _Group:
     """Texts of one length on their way: which they are, their tokens, and how these are pooled.
 
-    Of models with branches, also what a branch has yet to start from (``again``) and what was pooled at the
-    ends of those before (``earlier``: texts, branches, vectors, size).
+    Of models that start again from the embeddings, also these (``again``) and, from then on, what had been
+    pooled before (``earlier``).
     """
 
     texts: Array
@@ -60,12 +60,10 @@ class _Group:
         """Some of the texts, under new numbers."""
         return _Group(texts, **{name: array[chosen] for name, array in self.arrays.items()})
 
-    def restarted(self, last: bool) -> _Group:
-        """The same texts where a branch starts, the last one or not."""
+    def restarted(self) -> _Group:
+        """The same texts, at their embeddings again."""
         assert self.again is not None
-        ended = self.pooled()[:, None]
-        earlier = ended if self.earlier is None else np.concatenate([self.earlier, ended], axis=1)
-        return replace(self, hidden=self.again, again=None if last else self.again, earlier=earlier)
+        return replace(self, hidden=self.again, again=None, earlier=self.pooled())
 
     def pooled(self) -> Array:
         """The vectors of each text (texts, vectors, size)."""
@@ -124,10 +122,6 @@ class OnnxStepper:
         """The last layer that is needed."""
         return self.exits[-1]
 
-    @property
-    def _ends(self) -> tuple[int, ...]:
-        return self.config.branch_ends(self.depth)
-
     def fingerprint(self) -> str:
         """Eight hex digits of the weights and the configuration."""
         return self._fingerprint
@@ -144,7 +138,7 @@ class OnnxStepper:
                 hidden,
                 shares_of(self.config, ids),
                 words=hidden if self.word_layer == 0 else None,
-                again=hidden if self._ends and self.config.trunk == 0 else None,
+                again=hidden if self.config.restart else None,
             )
 
         groups = self._each(embedded, list(equal_lengths(batch.sequences)))
@@ -162,14 +156,11 @@ class OnnxStepper:
 
         def advanced(group: _Group) -> _Group:
             for number, session in sessions.items():
-                if number - 1 in self._ends:
-                    group = group.restarted(last=number - 1 == self._ends[-2])
+                if 0 < self.config.restart == number - 1:
+                    group = group.restarted()
                 (hidden,) = session.run(["next"], {"hidden": group.hidden})
                 group = replace(
-                    group,
-                    hidden=hidden,
-                    words=hidden if number == self.word_layer else group.words,
-                    again=hidden if self._ends and number == self.config.trunk else group.again,
+                    group, hidden=hidden, words=hidden if number == self.word_layer else group.words
                 )
             return group
 
@@ -178,12 +169,12 @@ class OnnxStepper:
     def read(self, state: _Running) -> dict[str, Array]:
         """Outputs of the segments at the current layer."""
         # Pooled here, so that the head is run once for all texts and not once for each length.
-        layers = self.config.branches_read(state.layer, self.depth)
-        ended = [group.earlier for group in state.groups if group.earlier is not None]
-        pooled = [[vectors[:, number] for vectors in ended] for number in range(len(layers) - 1)]
-        pooled.append([group.pooled() for group in state.groups])
-        parts = [self._outputs(*part) for part in zip(layers, pooled, strict=True)]
-        found = {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
+        found = self._outputs(state.layer, [group.pooled() for group in state.groups])
+        share = self.config.own_share(state.layer, self.depth)
+        if share < 1:
+            earlier = [group.earlier for group in state.groups if group.earlier is not None]
+            before = self._outputs(self.config.restart, earlier)
+            found = {name: share * values + (1 - share) * before[name] for name, values in found.items()}
         order = np.argsort(np.concatenate([group.texts for group in state.groups]))[state.rows]
         return {name: values[order] for name, values in found.items()}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+from typing import overload
 
 import polars as pl
 
@@ -11,10 +13,44 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.engine import Texts
 from doubtless.neural.scripts import wrong_script
 from doubtless.neural.stepper import Array
+from doubtless.neural.tagged import tagged
 from doubtless.segments import Table
 
+_AT_ONCE = 4_096
 
-def texts_of(table: Table, config: ModelConfig) -> dict[str, list[str]]:
+
+class Column(Sequence[str]):
+    """Texts of a column, which become Python's strings only when they are asked for.
+
+    In the column a text takes little more than its bytes: a long table would take a multiple of that as a
+    list, for as long as it is scored.
+
+    >>> texts = Column(pl.Series(["Haus", None]))
+    >>> texts[0], texts[:2], list(texts)
+    ('Haus', ['Haus', ''], ['Haus', ''])
+    """
+
+    def __init__(self, values: pl.Series) -> None:
+        self.values = values.cast(pl.String).fill_null("").rechunk()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, rows: int) -> str: ...
+
+    @overload
+    def __getitem__(self, rows: slice) -> list[str]: ...
+
+    def __getitem__(self, rows: int | slice) -> str | list[str]:
+        return self.values[rows].to_list() if isinstance(rows, slice) else str(self.values[rows])
+
+    def __iter__(self) -> Iterator[str]:
+        starts = range(0, len(self), _AT_ONCE)
+        return chain.from_iterable(self[start : start + _AT_ONCE] for start in starts)
+
+
+def texts_of(table: Table, config: ModelConfig) -> dict[str, Column]:
     """The texts of a table that a model uses; a missing text is empty, and flagged (:func:`sanity_flags`)."""
     found = {}
     for name in config.texts:
@@ -23,8 +59,24 @@ def texts_of(table: Table, config: ModelConfig) -> dict[str, list[str]]:
         column = table.column(name)
         if column.dtype.is_nested():
             raise InputError(f"{table.name}: column '{column.name}' holds {column.dtype}, expected text")
-        found[name] = column.cast(pl.String).fill_null("").to_list()
+        found[name] = Column(column)
     return found
+
+
+def told_languages(texts: dict[str, Column], table: Table) -> dict[str, Column]:
+    """Say before each source which language its translation should be in, where the pair is known.
+
+    >>> from doubtless.segments import as_table
+    >>> table = as_table([{"src": "Good morning.", "lp": "en-de"}])
+    >>> list(told_languages({"src": Column(pl.Series(["Good morning."]))}, table)["src"])
+    ['de | Good morning.']
+    """
+    if "src" not in texts or not table.has("lp"):
+        return texts
+    pairs = table.column("lp").cast(pl.String).fill_null("")
+    known = pairs.unique()
+    before = pairs.replace_strict(known, pl.Series([tagged("", lp) for lp in known], dtype=pl.String))
+    return {**texts, "src": Column(before + texts["src"].values)}
 
 
 def pairs_of(table: Table) -> list[str | None]:
@@ -50,15 +102,22 @@ def sanity_flags(texts: Texts, truncated: Array, pairs: Sequence[str | None] | N
     ['wrong-script']
     """
     flags = []
-    sources = texts.get("src")
-    for i, mt in enumerate(texts["mt"]):
+    nothing: repeat[None] = repeat(None)
+    sources, references = texts.get("src", nothing), texts.get("ref", nothing)
+    for mt, src, ref, pair, cut in zip(
+        texts["mt"], sources, references, pairs or nothing, truncated, strict=False
+    ):
         words = ["empty"] if not mt.strip() else []
-        if sources is not None and mt.strip() and mt.strip() == sources[i].strip():
+        if src is not None and mt.strip() and mt.strip() == src.strip():
             words.append("copy")
-        if pairs is not None and wrong_script(mt, pairs[i]):
+        if wrong_script(mt, pair):
             words.append("wrong-script")
-        words += [f"no-{name}" for name in ("src", "ref") if name in texts and not texts[name][i].strip()]
-        if truncated[i]:
+        words += [
+            f"no-{name}"
+            for name, text in (("src", src), ("ref", ref))
+            if text is not None and not text.strip()
+        ]
+        if cut:
             words.append("truncated")
         flags.append(" ".join(words))
     return flags

@@ -11,6 +11,9 @@ from tokenizers import Tokenizer
 
 Offsets = list[tuple[int, int]]
 
+_AT_ONCE = 512
+"""Texts that the tokenizer gets in one call: what it gives takes a hundred times the room of the tokens."""
+
 
 @dataclass(frozen=True)
 class Tokenized:
@@ -70,10 +73,12 @@ class Tokens:
         """
         most = self.most - 4
         found = []
-        for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False):
-            ids = encoding.ids
-            places = [(0, 0), *encoding.offsets[:most], (0, 0)] if offsets else []
-            found.append(Tokenized([self.begin, *ids[:most], self.end], places, len(ids) > most))
+        for start in range(0, len(texts), _AT_ONCE):
+            some = list(texts[start : start + _AT_ONCE])
+            for encoding in self._tokenizer.encode_batch(some, add_special_tokens=False):
+                ids = encoding.ids
+                places = [(0, 0), *encoding.offsets[:most], (0, 0)] if offsets else []
+                found.append(Tokenized([self.begin, *ids[:most], self.end], places, len(ids) > most))
         return found
 
     def unfinished(self, text: Tokenized) -> Tokenized:
