@@ -218,9 +218,7 @@ class Plan:
         if model.outputs == "distance":
             raise InputError("models with outputs distance have no head and are not trained here")
         if model.restart and training.cache_states:
-            raise InputError(
-                "cache_states cannot be used with restart: branches start from what is not cached"
-            )
+            raise InputError("cache_states cannot be used with restart: the embeddings are needed again")
         if training.cache_states and model.word_tags and -1 < model.word_layer < training.freeze:
             raise InputError(f"cached states begin at layer {training.freeze}, tags are read below it")
         weights = training.tag_class_weights
