@@ -26,7 +26,7 @@ def test_chances_spend_the_budget_and_stay_chances(rows, share, even):
     assert ((p > 0) & (p <= 1)).all()
     assert p @ cost == pytest.approx(share * cost.sum())
     # Below certainty they are proportional to doubt / sqrt(cost).
-    wish = ((1 - even) * doubt / doubt.mean() + even if doubt.any() else 1.0) / np.sqrt(cost)
+    wish = ((1 - even) * doubt / doubt.mean() + even if doubt.mean() > 0 else 1.0) / np.sqrt(cost)
     ratio = (p / wish)[p < 1]
     if len(ratio):
         np.testing.assert_allclose(ratio, ratio[0])

@@ -406,7 +406,7 @@ def test_columns_of_texts_are_lists_to_their_readers(texts, start, end):
         assert list(column) == expected
     assert len(column) == len(expected)
     assert column[start:end] == expected[start:end]
-    assert [column[i] for i in range(len(column))] == expected
+    assert [column[i] for i in np.arange(len(column))] == expected
 
 
 def test_texts_without_offsets_are_the_same_tokens(encoder):

@@ -20,6 +20,11 @@ def read_segments(plan: Plan) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
     data, seed = plan.data, plan.training.seed
     notes: list[str] = []
     train = _read_all(plan, data.train, data.where, notes)
+    if plan.training.cache_states and "fertility" in train.columns:
+        raise InputError(
+            "cache_states cannot be used with prefixes that change from epoch to epoch: give the rows a"
+            f" column {quoted(data.unfinished)} that says which are unfinished"
+        )
     if data.dev or data.dev_where:
         dev = _read_all(plan, data.dev or data.train, data.dev_where, notes)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
+from operator import index
 from typing import overload
 
 import polars as pl
@@ -43,7 +44,7 @@ class Column(Sequence[str]):
     def __getitem__(self, rows: slice) -> list[str]: ...
 
     def __getitem__(self, rows: int | slice) -> str | list[str]:
-        return self.values[rows].to_list() if isinstance(rows, slice) else str(self.values[rows])
+        return self.values[rows].to_list() if isinstance(rows, slice) else str(self.values[index(rows)])
 
     def __iter__(self) -> Iterator[str]:
         starts = range(0, len(self), _AT_ONCE)

@@ -179,11 +179,6 @@ def _set_up(plan: Plan, say: Say, watch: Watch) -> _Run:
     if training.freeze > estimator.encoder.depth:
         raise InputError(f"freeze = {training.freeze}, but the encoder has {estimator.encoder.depth} layers")
     parts = [data.rows_of(frame, plan.model, model.tokens) for frame in (train_frame, dev_frame)]
-    if training.cache_states and parts[0].fertility is not None:
-        raise InputError(
-            "cache_states cannot be used with prefixes that change from epoch to epoch: give the rows a"
-            f" column {plan.data.unfinished!r} that says which are unfinished"
-        )
     mean, sd = data.spread_of(parts[0]) if training.standardise else (0.0, 1.0)
     parts = [rows.scaled(mean, sd) for rows in parts]
     fixed = optimise.fixed_digest(estimator, training)
