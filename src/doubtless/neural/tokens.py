@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 Offsets = list[tuple[int, int]]
 
 _AT_ONCE = 512
-"""Texts that the tokenizer gets in one call: what it gives takes a hundred times the room of the tokens."""
+"""Texts that the tokenizer gets in one call: what it gives takes far more room than the tokens."""
 
 
 @dataclass(frozen=True)
