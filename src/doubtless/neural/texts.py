@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from operator import index
 from typing import overload
 
@@ -103,11 +103,10 @@ def sanity_flags(texts: Texts, truncated: Array, pairs: Sequence[str | None] | N
     ['wrong-script']
     """
     flags = []
-    nothing: repeat[None] = repeat(None)
+    nothing = [None] * len(texts["mt"])
     sources, references = texts.get("src", nothing), texts.get("ref", nothing)
-    for mt, src, ref, pair, cut in zip(
-        texts["mt"], sources, references, pairs or nothing, truncated, strict=False
-    ):
+    rows = zip(texts["mt"], sources, references, pairs or nothing, truncated, strict=True)
+    for mt, src, ref, pair, cut in rows:
         words = ["empty"] if not mt.strip() else []
         if src is not None and mt.strip() and mt.strip() == src.strip():
             words.append("copy")
