@@ -20,7 +20,7 @@ from doubtless.decide.candidates import Pools, one_row_each
 from doubtless.decide.rerank import Method, rerank
 from doubtless.neural.live import MEMORY
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
+from doubtless.neural.texts import texts_of
 from doubtless.segments import read
 
 
@@ -45,12 +45,10 @@ def main() -> None:
     table = one_row_each(read(given.file))
     pools = Pools.of(table)
     pools = Pools(pools.rows[: given.sources], pools.copies[: given.sources])
-    pairs = table.column("lp") if table.has("lp") else [None] * len(table)
-    src = [tagged(text, lp) for text, lp in zip(table.column("src"), pairs, strict=True)]
-    texts = {"src": src, "mt": table.column("mt").to_list()}
+    engine = open_engine(None, threads=1)
+    texts = texts_of(table, engine.config)
     rows = pools.rows[pools.present]
     different = {name: [values[row] for row in rows] for name, values in texts.items()}
-    engine = open_engine(None, threads=1)
     methods = {name: Method(name, budget=given.budget, gamma=given.gamma) for name in given.methods}
 
     def full():  # type: ignore[no-untyped-def]

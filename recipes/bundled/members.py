@@ -22,7 +22,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 
 from doubtless.metaeval.correlation import pearson
-from doubtless.neural.engine import Engine, token_batches
+from doubtless.neural.engine import Engine
+from doubtless.neural.rows import token_batches
 from doubtless.neural.runtime import open_engine
 from doubtless.neural.tagged import tagged
 

@@ -56,6 +56,7 @@ TAGGED = 0.5  # share of rows that say which language the translation should be 
 GOOD = 0.4  # from this score on a translation is good enough to be spoilt
 LONGEST = 160  # characters of a teacher's source: longer ones cost more than they teach
 LAYERS = 8  # of the encoder that the later passes train
+KEYS = ["lp", "src", "mt"]
 COLUMNS = ["kind", "lp", "src", "mt", "human", "hter", "logprob", "mt_tok", "mt_tags", "unfinished"]
 # The scores of en-de's train part go with HTER and log-probability far less than those of dev do (r -0.17 and
 # 0.10, against -0.40 and 0.25), so half of what they say is noise. What can be foretold of them from the
@@ -68,10 +69,9 @@ STEADY_DEVIATION = 0.7  # of the guess; that of dev's scores is 0.75
 def mlqe(folder: Path, split: str) -> pl.DataFrame:
     """MLQE-PE rows; each (source, translation) once, and in train none that another part has."""
     rows = pl.read_parquet(folder / "mlqe_pe.parquet").rename({"z_mean": "human"})
-    keys = ["lp", "src", "mt"]
-    part = rows.filter(pl.col("split") == split).unique(keys, keep="first", maintain_order=True)
+    part = rows.filter(pl.col("split") == split).unique(KEYS, keep="first", maintain_order=True)
     if split == "train":
-        part = part.join(rows.filter(pl.col("split") != "train"), on=keys, how="anti")
+        part = part.join(rows.filter(pl.col("split") != "train"), on=KEYS, how="anti")
         part = pl.concat(
             [steadied(part.filter(pl.col("lp") == lp), lp) for lp in sorted(part["lp"].unique())]
         )

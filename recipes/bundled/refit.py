@@ -18,8 +18,8 @@ from ridge import Array, ridge
 from torch import nn
 
 from doubtless.neural.checkpoint import Model
-from doubtless.neural.engine import token_batches
 from doubtless.neural.heads import combine
+from doubtless.neural.rows import token_batches
 from doubtless.neural.runtime import torch_engine
 
 # On standardised features, by output, in the order in which a head gives them. Three times more or less does

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 
 from doubtless.cli.main import main
 from doubtless.errors import DoubtlessError
-from doubtless.neural.texts import Column, told_languages
+from doubtless.neural.config import ModelConfig
+from doubtless.neural.texts import texts_of
 from doubtless.segments import as_table
 
 FULL_DEPTH = "the promise of these intervals was made for the full depth"
@@ -91,11 +93,11 @@ def test_some_rows_may_lack_their_pair(bundled, tmp_path, capsys):
 
 
 def test_languages_are_told_where_they_are_known():
-    table = as_table([{"src": "Hund", "lp": "de-en"}, {"src": "Hund", "lp": None}])
-    two, one = Column(pl.Series(["Hund", "Hund"])), Column(pl.Series(["Hund"]))
-    assert list(told_languages({"src": two}, table)["src"]) == ["en | Hund", "Hund"]
-    assert told_languages({"mt": two}, table) == {"mt": two}
-    assert list(told_languages({"src": one}, as_table([{"src": "Hund"}]))["src"]) == ["Hund"]
+    table = as_table([{"src": "Hund", "mt": "dog", "lp": "de-en"}, {"src": "Hund", "mt": "dog", "lp": None}])
+    told = ModelConfig(uses="src+mt", language_tags=True)
+    assert list(texts_of(table, told)["lp"]) == ["de-en", ""]
+    assert "lp" not in texts_of(table, replace(told, language_tags=False))
+    assert "lp" not in texts_of(as_table([{"src": "Hund", "mt": "dog"}]), told)
 
 
 def test_alpha_chooses_a_calibration(bundled, table, capsys):
@@ -239,7 +241,6 @@ def test_what_is_worth_a_look(bundled, table, capsys):
         (["-m", "PLAIN", "--words"], "nothing marks errors here: --words needs"),
         (["--systems", "systems.tsv"], "--systems needs several systems"),
         (["--uncertainty", "bt"], "it needs a model that is told no language"),
-        (["-m", "PLAIN", "-m", "WHOLE"], "models that are told the language and others"),
     ],
 )
 def test_what_cannot_be_done_is_said(bundled, models, table, arguments, sentence):

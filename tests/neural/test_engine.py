@@ -18,10 +18,10 @@ from doubtless.forecast import ErrorEstimate, Gaussian, Quantiles, Samples  # no
 from doubtless.neural.checkpoint import load, new_model, save  # noqa: E402
 from doubtless.neural.config import ModelConfig  # noqa: E402
 from doubtless.neural.encoder import batch_of  # noqa: E402
-from doubtless.neural.engine import token_batches  # noqa: E402
 from doubtless.neural.exits import ExitRule, replay  # noqa: E402
 from doubtless.neural.heads import LayerMix, sparsemax  # noqa: E402
 from doubtless.neural.model import Batch  # noqa: E402
+from doubtless.neural.rows import token_batches  # noqa: E402
 from doubtless.neural.runtime import torch_engine  # noqa: E402
 from doubtless.neural.texts import Column, sanity_flags  # noqa: E402
 from doubtless.neural.uncertainty import Quantifier, quantify  # noqa: E402

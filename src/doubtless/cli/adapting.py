@@ -19,7 +19,8 @@ from doubtless.segments import Table
 
 if TYPE_CHECKING:
     from doubtless.conformal.store import Calibration
-    from doubtless.neural.engine import Engine, Texts
+    from doubtless.neural.engine import Engine
+    from doubtless.neural.rows import Texts
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Drift = Callable[[Ints], Mapping[str, float]]

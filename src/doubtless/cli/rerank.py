@@ -165,11 +165,9 @@ def _reranked(
 ) -> Reranked:
     from doubtless.cli.progress import progress_bar
     from doubtless.decide.rerank import rerank
-    from doubtless.neural.texts import texts_of, told_languages
+    from doubtless.neural.texts import texts_of
 
     texts = texts_of(table, engine.config)
-    if engine.config.language_tags:
-        texts = told_languages(texts, table)
     with progress_bar(len(pools), "reranking") as progress:
         return rerank(
             engine,

@@ -22,7 +22,7 @@ from doubtless.neural.config import ModelConfig
 from doubtless.neural.engine import Engine
 from doubtless.neural.exits import ExitRule
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.texts import Column, pairs_of, sanity_flags, texts_of, told_languages
+from doubtless.neural.texts import Column, pairs_of, sanity_flags, texts_of
 from doubtless.neural.uncertainty import Quantified, Quantifier, quantify
 from doubtless.neural.words import marked
 from doubtless.segments import Floats, Table
@@ -92,20 +92,22 @@ def run_models(
     everyone = [*engines, *([errors] if errors else [])]
     for engine in everyone:
         texts |= texts_of(table, engine.config)
-    told, adapted = _told(texts, table, everyone, quantifier), None
+    if quantifier.kind == "bt" and any(engine.config.language_tags for engine in everyone):
+        raise InputError("bt turns source and translation round: it needs a model that is told no language")
+    adapted = None
     if wishes.adapt is not None:
         if len(engines) > 1 or rule is not None or wishes.partial:
             raise InputError("--adapt needs one model, all of its layers and whole translations")
         drift_of = None
         if wishes.adapt.auto:
             known = reference(calibration)
-            before = forecast_table(table, quantify(engines, told, natural, errors=errors), known)
+            before = forecast_table(table, quantify(engines, texts, natural, errors=errors), known)
             drift_of = drift_from(before, known, wishes.seed)
-        engines[0], adapted = adapt_systems(engines[0], told, table, wishes.adapt, drift_of)
+        engines[0], adapted = adapt_systems(engines[0], texts, table, wishes.adapt, drift_of)
     with progress_bar(len(table) * (quantifier.passes or len(engines))) as progress:
         found = quantify(
             engines,
-            told,
+            texts,
             quantifier,
             errors=errors,
             exit=rule,
@@ -131,20 +133,6 @@ def _signature(
     parts += ["partial"] if wishes.partial else []
     parts += [f"adapt:{wishes.adapt}|seed:{wishes.seed}"] if wishes.adapt else []
     return "|".join([*parts, f"version:{doubtless.__version__}"])
-
-
-def _told(
-    texts: dict[str, Column], table: Table, engines: Sequence[Engine], quantifier: Quantifier
-) -> dict[str, Column]:
-    """The texts as the models want them, all of which must want the same."""
-    told = {engine.config.language_tags for engine in engines}
-    if told == {False}:
-        return texts
-    if len(told) > 1:
-        raise InputError("models that are told the language and others cannot be used together")
-    if quantifier.kind == "bt":
-        raise InputError("bt turns source and translation round: it needs a model that is told no language")
-    return told_languages(texts, table)
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,9 @@ def check(engine: Engine, golden: Table, tolerance: float) -> dict[str, Any]:
 
 
 def _score(engine: Engine, table: Table) -> Scored:
-    from doubtless.neural.texts import texts_of, told_languages
+    from doubtless.neural.texts import texts_of
 
-    texts = texts_of(table, engine.config)
-    return engine.score(told_languages(texts, table) if engine.config.language_tags else texts)
+    return engine.score(texts_of(table, engine.config))
 
 
 def _record(engine: Engine, path: Path) -> None:

@@ -23,7 +23,6 @@ from doubtless.decide.budget import Mask
 from doubtless.errors import InputError
 from doubtless.forecast import Floats
 from doubtless.neural.engine import Engine
-from doubtless.neural.tagged import tagged
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -121,7 +120,7 @@ def engine_scorer(engine: Engine, lp: str | None = None) -> Scorer:
     """
 
     def scorer(sources: Sequence[str], translations: Sequence[str], unfinished: bool) -> Floats:
-        texts = {"src": [tagged(text, lp) for text in sources], "mt": list(translations)}
+        texts = {"src": sources, "mt": translations, "lp": [lp or ""] * len(sources)}
         return engine.score(texts, partial=unfinished).score
 
     return scorer

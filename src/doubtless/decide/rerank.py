@@ -18,9 +18,10 @@ from doubtless.decide.candidates import Pools
 from doubtless.decide.methods import Method
 from doubtless.decide.race import TO_SD, Array, Policy, Race
 from doubtless.decide.similarity import similarities
-from doubtless.neural.engine import Engine, Texts
+from doubtless.neural.engine import Engine
 from doubtless.neural.exits import predicted_change
 from doubtless.neural.live import MEMORY, Live
+from doubtless.neural.rows import Texts
 from doubtless.segments import Floats
 
 __all__ = ["Choices", "Method", "Reranked", "Trace", "replay", "rerank"]

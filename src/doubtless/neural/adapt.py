@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from doubtless.errors import InputError
 from doubtless.neural.adapt_plan import AdaptPlan
-from doubtless.neural.engine import Engine, Scored, Texts
+from doubtless.neural.engine import Engine, Scored
 from doubtless.neural.model import Estimator
 from doubtless.neural.noisy import Floats, Ints, Segments
+from doubtless.neural.rows import Texts
 from doubtless.neural.stepper import Array
 from doubtless.neural.torch_stepper import TorchStepper
 

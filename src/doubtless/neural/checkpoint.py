@@ -23,22 +23,24 @@ import doubtless
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.encoder import LayerwiseEncoder
-from doubtless.neural.folder import FORMAT, VERSION, first_line, locate, read_folder
+from doubtless.neural.folder import FORMAT, SURFACE, VERSION, first_line, locate, read_folder
 from doubtless.neural.model import Estimator
 from doubtless.neural.stepper import Array
 from doubtless.neural.tokens import Tokens, tokens_of
 from doubtless.neural.weights import dequantised
+from doubtless.surface.model import Surface
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """An estimator with its tokenizer, its name and its card."""
+    """An estimator with its tokenizer, its name, its card, and what corrects its scores of some pairs."""
 
     estimator: Estimator
     tokens: Tokens
     name: str = "unnamed"
     card: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    surface: Surface | None = None
 
     @property
     def config(self) -> ModelConfig:
@@ -151,6 +153,9 @@ def write_folder(
         **model.extra,
     }
     save_file(dict(weights), path / "model.safetensors")
+    (path / SURFACE).unlink(missing_ok=True)
+    if model.surface is not None:
+        model.surface.save(path / SURFACE)
     (path / "tokenizer.json").write_text(model.tokens.definition, encoding="utf-8")
     (path / "README.md").write_text(model.card or f"# {model.name}\n", encoding="utf-8")
     (path / "config.json").write_text(
@@ -174,7 +179,7 @@ def load(source: str | os.PathLike[str]) -> Model:
     except Exception as error:
         raise InputError(f"{path}: model.safetensors cannot be read ({first_line(error)})") from None
     estimator = filled(folder.config, folder.encoder, weights, str(path))
-    return Model(estimator, folder.tokens, folder.name, folder.card, folder.extra)
+    return Model(estimator, folder.tokens, folder.name, folder.card, folder.extra, folder.surface)
 
 
 def filled(

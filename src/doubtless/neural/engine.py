@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.exits import ExitRule, run
+from doubtless.neural.pairs import corrected, correction_of, told
+from doubtless.neural.rows import Rows, Texts, rows_of, token_batches
 from doubtless.neural.spans import Span, decode_spans, mqm_score, word_probabilities, xcomet_score
-from doubtless.neural.stepper import Array, Stepper, TokenBatch, VectorStepper
+from doubtless.neural.stepper import Array, Stepper, VectorStepper
 from doubtless.neural.tokens import Offsets, Tokens
 from doubtless.neural.words import Word, suspicious_words
+from doubtless.surface.model import Surface
 
-Texts = Mapping[str, Sequence[str]]
 Progress = Callable[[int], None]
 
 _ROWS_AT_ONCE = 2_048
 _STORE_BYTES = 256 << 20
-_BUSY_TOKENS = 1_024
-_SIMILAR = 0.9
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ class Engine:
         For signatures: what it is called, and a function that gives eight hex digits of the weights.
     batch_tokens
         Most tokens of a batch, padding included. Scores do not depend on it (to 1e-6 in float32).
+    surface
+        What corrects the scores of some language pairs, if there is such.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Engine:
     name: str
     fingerprint: Callable[[], str]
     batch_tokens: int = 4_096
+    surface: Surface | None = None
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1:
@@ -108,7 +111,8 @@ class Engine:
         Parameters
         ----------
         texts
-            Lists of ``mt``, ``src`` and ``ref``, as the model uses them.
+            Lists of ``mt``, ``src`` and ``ref``, as the model uses them; ``lp``, if the language pairs are
+            known, for models that are told the language or correct some pairs.
         exit
             Rule by which rows leave before the last layer.
         score
@@ -132,12 +136,16 @@ class Engine:
         cache = _VectorStore(self) if apart else None
         for start in range(0, n, _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
-            chunk = {name: texts[name][rows] for name in names}
+            chunk = {name: values[rows] for name, values in texts.items() if name in (*names, "lp")}
+            read = told(self.config, chunk)
             given = None if score is None else score[rows]
             if cache is not None:
-                parts.append(cache.score(chunk, given))
+                found = cache.score(read, given)
             else:
-                parts.append(self._score_passes(chunk, exit, given, partial, _Marks(spans, words)))
+                found = self._score_passes(read, exit, given, partial, _Marks(spans, words))
+            if not partial:
+                found = replace(found, outputs=corrected(found.outputs, correction_of(self.surface, chunk)))
+            parts.append(found)
             if progress is not None:
                 progress(len(chunk["mt"]))
         scored = _concatenated(parts)
@@ -158,7 +166,8 @@ class Engine:
                 for name, values in self.stepper.read(state).items():
                     shape = (len(self.stepper.exits), len(rows.sizes), *values.shape[1:])
                     found.setdefault(name, np.zeros(shape))[number, batch] = values
-        return {name: values[:, rows.origin] for name, values in found.items()}
+        traced = {name: values[:, rows.origin] for name, values in found.items()}
+        return corrected(traced, correction_of(self.surface, texts))
 
     def rows(self, texts: Texts) -> Rows:
         """The token sequences of segments, for models that read a segment in one pass."""
@@ -167,14 +176,15 @@ class Engine:
         joint = self.config.inputs == "joint"
         if joint and len(self.config.passes) > 1:
             raise InputError("a model that reads a segment in three ways has no single trace")
-        return _rows_of(self.tokens, texts, names, joint=joint, score=None, partial=False)
+        read = told(self.config, {name: texts[name] for name in (*names, "lp") if name in texts})
+        return rows_of(self.tokens, read, names, joint=joint, score=None, partial=False)
 
     def _check(self, texts: Texts, names: list[str], exit: ExitRule | None, score: Array | None) -> None:
         optional = {"ref"} if self.config.inputs == "joint" and "src" in self.config.texts else set()
         missing = [name for name in self.config.texts if name not in texts and name not in optional]
         if missing:
             raise InputError(f"the model needs '{missing[0]}'")
-        lengths = {len(texts[name]) for name in names}
+        lengths = {len(texts[name]) for name in (*names, "lp") if name in texts}
         if lengths == {0} or len(lengths) != 1:
             raise InputError("there is nothing to score" if lengths == {0} else "texts of different numbers")
         if score is not None and {len(score)} != lengths:
@@ -228,7 +238,7 @@ class Engine:
     ) -> tuple[Scored, list[Array]]:
         """Score rows by one pass; if words are to be tagged also the probabilities of each row's tokens."""
         joint = self.config.inputs == "joint"
-        rows = _rows_of(self.tokens, texts, names, joint=joint, score=score, partial=partial)
+        rows = rows_of(self.tokens, texts, names, joint=joint, score=score, partial=partial)
         found: dict[str, Array] = {}
         layer = np.zeros(len(rows.sizes), dtype=np.int64)
         words: list[Array] = [np.empty(0)] * len(rows.sizes)
@@ -248,88 +258,6 @@ class Engine:
         outputs = {name: values[rows.origin] for name, values in found.items()}
         scored = Scored(outputs, layer[rows.origin], rows.truncated)
         return scored, [words[row] for row in rows.origin]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Distinct rows of token sequences, and where each of the given rows is among them.
-
-    ``first`` counts the tokens of a row's first text, the translation.
-    """
-
-    sequences: list[list[list[int]]]
-    names: tuple[str, ...]
-    sizes: Array
-    first: Array
-    origin: Array
-    truncated: Array
-    score: Array | None
-
-    def batch(self, rows: Array) -> TokenBatch:
-        """A batch of distinct rows; texts that several of them share stand in it once."""
-        places: dict[tuple[int, ...], int] = {}
-        index = {name: np.zeros(len(rows), dtype=np.int64) for name in self.names}
-        for i, row in enumerate(rows):
-            for name, ids in zip(self.names, self.sequences[row], strict=True):
-                index[name][i] = places.setdefault(tuple(ids), len(places))
-        score = None if self.score is None else self.score[rows]
-        return TokenBatch(list(places), index, score)
-
-
-def _rows_of(
-    tokens: Tokens, texts: Texts, names: Sequence[str], *, joint: bool, score: Array | None, partial: bool
-) -> Rows:
-    texts = {name: list(texts[name]) for name in names}
-    distinct = list(dict.fromkeys(text for name in names for text in texts[name]))
-    encoded = dict(zip(distinct, tokens.encode(distinct, offsets=False), strict=True))
-    n = len(texts[names[0]])
-    kept: dict[tuple[Any, ...], int] = {}
-    sequences: list[list[list[int]]] = []
-    origin = np.zeros(n, dtype=np.int64)
-    examples: list[int] = []
-    translations: list[int] = []
-    cut: list[bool] = []
-    for i in range(n):
-        key = (*(texts[name][i] for name in names), None if score is None else float(score[i]))
-        if key not in kept:
-            kept[key] = len(sequences)
-            parts = [encoded[texts[name][i]] for name in names]
-            if partial:
-                parts[0] = tokens.unfinished(parts[0])
-            made = [tokens.join(parts)] if joint else parts
-            sequences.append([part.ids for part in made])
-            cut.append(any(part.truncated for part in made))
-            examples.append(i)
-            translations.append(len(parts[0].ids))
-        origin[i] = kept[key]
-    sizes = np.array([max(len(ids) for ids in row) * len(row) for row in sequences])
-    given = None if score is None else np.asarray(score)[examples]
-    kinds = ("joint",) if joint else tuple(names)
-    return Rows(sequences, kinds, sizes, np.array(translations), origin, np.array(cut)[origin], given)
-
-
-def token_batches(sizes: Array, budget: int) -> Iterator[Array]:
-    """Cut rows, sorted by length, into batches whose padded size stays within a budget of tokens.
-
-    A batch also ends where rows become much shorter than its first, once it is large enough to keep the
-    processor busy: attention pays for padding. The longest come first, so that memory is at its peak at once
-    and not after an hour.
-
-    >>> [batch.tolist() for batch in token_batches(np.array([3, 9, 4, 3]), 10)]
-    [[1], [2, 0], [3]]
-    """
-    order = np.argsort(-np.asarray(sizes), kind="stable")
-    lengths = np.asarray(sizes)[order]
-    start = 0
-    while start < len(order):
-        longest = int(lengths[start])
-        most = start + max(1, budget // longest)
-        enough = start + max(1, _BUSY_TOKENS // longest)
-        # Lengths fall: find the first row that is too short.
-        similar = start + int(np.searchsorted(-lengths[start:], -_SIMILAR * longest, side="right"))
-        end = min(most, max(enough, similar))
-        yield order[start:end]
-        start = end
 
 
 class _VectorStore:

@@ -12,9 +12,11 @@ from typing import Any
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.tokens import Tokens
+from doubtless.surface.model import Surface
 
 FORMAT = "doubtless model"
 VERSION = 1
+SURFACE = "surface.npz"
 
 _KNOWN = {"format", "version", "made_by", "name", "model", "encoder", "tokens", "steps"}
 
@@ -36,6 +38,12 @@ class Folder:
     card: str
     steps: Mapping[str, Any] | None
     extra: Mapping[str, Any]
+
+    @property
+    def surface(self) -> Surface | None:
+        """What corrects the scores of some language pairs, if the folder has it."""
+        path = self.path / SURFACE
+        return Surface.load(path) if path.is_file() else None
 
     @property
     def weights(self) -> Path:

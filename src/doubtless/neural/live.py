@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from doubtless.errors import InputError
-from doubtless.neural.engine import Engine, Texts, token_batches
+from doubtless.neural.engine import Engine
+from doubtless.neural.pairs import corrected, correction_of
+from doubtless.neural.rows import Texts, token_batches
 from doubtless.neural.stepper import Array
 
 MEMORY = 256 << 20
@@ -53,6 +55,7 @@ class Live:
         self.engine, self.memory = engine, memory
         self.exits = np.array(engine.stepper.exits)
         self._rows = engine.rows(texts)
+        self._correction = correction_of(engine.surface, texts)
         self.truncated = self._rows.truncated
         self.sizes = self._rows.sizes[self._rows.origin]
         self.place = np.zeros(len(self.sizes), dtype=np.int64)
@@ -92,7 +95,8 @@ class Live:
         stepper = self.engine.stepper
         rows, state = self._resumed(rows)
         state = stepper.advance(state, int(self.exits[place - 1]))
-        for name, values in stepper.read(state).items():
+        correction = None if self._correction is None else self._correction[rows]
+        for name, values in corrected(stepper.read(state), correction).items():
             self.outputs.setdefault(name, np.zeros((len(self), *values.shape[1:])))[rows] = values
         self.place[rows] = place
         if place < len(self.exits):

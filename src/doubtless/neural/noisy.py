@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from doubtless.errors import InputError
 from doubtless.neural.adapt_plan import AdaptPlan
 from doubtless.neural.encoder import batch_of
-from doubtless.neural.engine import Engine, Texts, token_batches
+from doubtless.neural.engine import Engine
 from doubtless.neural.heads import Head, LayerMix, combine, outputs_of
 from doubtless.neural.model import Batch, Estimator
+from doubtless.neural.pairs import told
+from doubtless.neural.rows import Texts, token_batches
 from doubtless.neural.stepper import Array
 from doubtless.neural.torch_stepper import TorchStepper
 
@@ -54,6 +56,7 @@ class Segments:
     def of(cls, engine: Engine, texts: Texts, plan: AdaptPlan) -> Segments:
         """Run the encoder over the texts of segments, each distinct sequence once."""
         stepper = _adaptable(engine, texts, plan)
+        texts = told(engine.config, texts)
         names = [name for name in engine.config.texts if name in texts]
         lines = list(zip(*(texts[name] for name in names), strict=True))
         order = sorted(range(len(lines)), key=lines.__getitem__)

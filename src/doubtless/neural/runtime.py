@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -11,6 +13,7 @@ from doubtless import bundled
 from doubtless.errors import InputError
 from doubtless.neural.engine import Engine
 from doubtless.neural.folder import locate, read_folder
+from doubtless.surface.model import Surface
 
 if TYPE_CHECKING:
     from doubtless.neural.checkpoint import Model
@@ -77,7 +80,8 @@ def torch_engine(
     from doubtless.neural.torch_stepper import TorchStepper
 
     stepper = TorchStepper(model, device, dtype)
-    return Engine(stepper, model.tokens, model.config, model.name, model.fingerprint, batch_tokens)
+    parts = (stepper, model.tokens, model.config, model.name)
+    return Engine(*parts, _of_both(model.fingerprint, model.surface), batch_tokens, model.surface)
 
 
 def _onnx_engine(path: Path, device: str, threads: int | None, batch_tokens: int) -> Engine:
@@ -87,4 +91,12 @@ def _onnx_engine(path: Path, device: str, threads: int | None, batch_tokens: int
         raise InputError(f"ONNX Runtime runs on the cpu here, not on '{device}'")
     folder = read_folder(path)
     stepper = OnnxStepper(folder, threads)
-    return Engine(stepper, folder.tokens, folder.config, folder.name, stepper.fingerprint, batch_tokens)
+    surface, parts = folder.surface, (stepper, folder.tokens, folder.config, folder.name)
+    return Engine(*parts, _of_both(stepper.fingerprint, surface), batch_tokens, surface)
+
+
+def _of_both(fingerprint: Callable[[], str], surface: Surface | None) -> Callable[[], str]:
+    """The fingerprint of weights together with what corrects their scores."""
+    if surface is None:
+        return fingerprint
+    return lambda: sha256(f"{fingerprint()} {surface.digest()}".encode()).hexdigest()[:8]

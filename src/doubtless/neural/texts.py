@@ -11,10 +11,9 @@ import polars as pl
 
 from doubtless.errors import InputError
 from doubtless.neural.config import ModelConfig
-from doubtless.neural.engine import Texts
+from doubtless.neural.rows import Texts
 from doubtless.neural.scripts import wrong_script
 from doubtless.neural.stepper import Array
-from doubtless.neural.tagged import tagged
 from doubtless.segments import Table
 
 _AT_ONCE = 4_096
@@ -52,7 +51,16 @@ class Column(Sequence[str]):
 
 
 def texts_of(table: Table, config: ModelConfig) -> dict[str, Column]:
-    """The texts of a table that a model uses; a missing text is empty, and flagged (:func:`sanity_flags`)."""
+    """The texts of a table that a model uses; a missing text is empty, and flagged (:func:`sanity_flags`).
+
+    Models that are told the language of the translation get the language pairs too (``lp``), if there are
+    such.
+
+    >>> from doubtless.segments import as_table
+    >>> table = as_table([{"src": "Haus", "mt": "house", "lp": "de-en"}])
+    >>> [list(texts_of(table, ModelConfig(uses="src+mt", language_tags=told))) for told in (False, True)]
+    [['src', 'mt'], ['src', 'mt', 'lp']]
+    """
     found = {}
     for name in config.texts:
         if name == "ref" and config.inputs == "joint" and "src" in config.texts and not table.has("ref"):
@@ -61,23 +69,9 @@ def texts_of(table: Table, config: ModelConfig) -> dict[str, Column]:
         if column.dtype.is_nested():
             raise InputError(f"{table.name}: column '{column.name}' holds {column.dtype}, expected text")
         found[name] = Column(column)
+    if config.language_tags and table.has("lp"):
+        found["lp"] = Column(table.column("lp"))
     return found
-
-
-def told_languages(texts: dict[str, Column], table: Table) -> dict[str, Column]:
-    """Say before each source which language its translation should be in, where the pair is known.
-
-    >>> from doubtless.segments import as_table
-    >>> table = as_table([{"src": "Good morning.", "lp": "en-de"}])
-    >>> list(told_languages({"src": Column(pl.Series(["Good morning."]))}, table)["src"])
-    ['de | Good morning.']
-    """
-    if "src" not in texts or not table.has("lp"):
-        return texts
-    pairs = table.column("lp").cast(pl.String).fill_null("")
-    known = pairs.unique()
-    before = pairs.replace_strict(known, pl.Series([tagged("", lp) for lp in known], dtype=pl.String))
-    return {**texts, "src": Column(before + texts["src"].values)}
 
 
 def pairs_of(table: Table) -> list[str | None]:

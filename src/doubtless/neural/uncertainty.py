@@ -15,8 +15,9 @@ import numpy as np
 from doubtless.errors import InputError
 from doubtless.forecast import ErrorEstimate, Forecast, Gaussian, Quantiles, Samples
 from doubtless.neural.config import ModelConfig
-from doubtless.neural.engine import Engine, Progress, Scored, Texts
+from doubtless.neural.engine import Engine, Progress, Scored
 from doubtless.neural.exits import ExitRule
+from doubtless.neural.rows import Texts
 
 if TYPE_CHECKING:
     from doubtless.neural.torch_stepper import TorchStepper

@@ -25,7 +25,6 @@ from doubtless.neural.engine import Engine, Scored
 from doubtless.neural.exits import ExitRule, replay
 from doubtless.neural.folder import read_folder
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
 from doubtless.neural.tokens import Offsets
 from doubtless.reproduce import Options, Rows, Study
 from doubtless.segments import Floats, as_table
@@ -64,10 +63,8 @@ class Measured:
 
     @cached_property
     def texts(self) -> dict[str, list[str]]:
-        """Translations, and sources with the language that each should be in."""
-        pairs = self.segments["lp"]
-        src = [tagged(text, lp) for text, lp in zip(self.segments["src"], pairs, strict=True)]
-        return {"src": src, "mt": self.segments["mt"].to_list()}
+        """Sources, translations and language pairs."""
+        return {name: self.segments[name].to_list() for name in ("src", "mt", "lp")}
 
     def score(self, **options: Any) -> Scored:
         """Score the segments; ``texts`` replaces some of theirs."""
@@ -210,8 +207,8 @@ def behaviour(data: str | None, options: Options) -> Rows:
     folder = Path(options.models[0]) if options.models else bundled.folder()
     suite = bundled.behaviour()
     engine = open_engine(folder)
-    src = [tagged(text, lp) for text, lp in zip(suite["src"], suite["lp"], strict=True)]
-    good, bad = (engine.score({"src": src, "mt": suite[name].to_list()}).score for name in ("good", "bad"))
+    known = {name: suite[name].to_list() for name in ("src", "lp")}
+    good, bad = (engine.score({**known, "mt": suite[name].to_list()}).score for name in ("good", "bad"))
     frame = suite.with_columns(below=pl.Series(bad < good), gap=pl.Series(good - bad))
     figures = [pl.len().alias("cases"), pl.col("below").mean(), pl.col("gap").mean()]
     return frame.group_by("kind", maintain_order=True).agg(figures).to_dicts()

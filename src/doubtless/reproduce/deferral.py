@@ -21,7 +21,6 @@ from doubtless.errors import InputError
 from doubtless.forecast import ErrorEstimate, Floats, Forecast, Samples
 from doubtless.metaeval.correlation import pearson
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
 from doubtless.reproduce import Options, Rows, Study
 from doubtless.reproduce.bundled import Measured
 
@@ -58,8 +57,8 @@ def _scored(data: str | None, options: Options) -> tuple[pl.DataFrame, Forecast]
         kept.append(part.filter(pl.col("seg").is_in(rng.choice(segments, count, replace=False).tolist())))
     frame = pl.concat(kept)
     engine = open_engine(options.models[0] if options.models else None)
-    src = [tagged(text, lp.split()[1]) for text, lp in zip(frame["src"], frame["lp"], strict=True)]
-    scored = engine.score({"src": src, "mt": frame["mt"].to_list()})
+    pairs = frame["lp"].str.split(" ").list.last().to_list()
+    scored = engine.score({"src": frame["src"].to_list(), "mt": frame["mt"].to_list(), "lp": pairs})
     return frame, ErrorEstimate(scored.score, scored.outputs["error"])
 
 

@@ -23,7 +23,7 @@ from doubtless.errors import InputError
 from doubtless.metaeval.correlation import pearson
 from doubtless.neural.exits import ExitRule, replay
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
+from doubtless.neural.texts import texts_of
 from doubtless.reproduce import Options, Rows, Study
 from doubtless.reproduce.bundled import Measured
 from doubtless.segments import Floats, Table, as_table, read
@@ -229,10 +229,8 @@ def _methods(
 
 def recorded(table: Table, folder: Path | None = None) -> tuple[Trace, Pools]:
     """Run all candidates of a table through all layers of a model, by default the bundled one."""
-    pairs = table.column("lp") if table.has("lp") else [None] * len(table)
-    src = [tagged(text, lp) for text, lp in zip(table.column("src"), pairs, strict=True)]
-    pools = Pools.of(table)
-    return Trace.of(open_engine(folder), {"src": src, "mt": table.column("mt").to_list()}, pools), pools
+    engine, pools = open_engine(folder), Pools.of(table)
+    return Trace.of(engine, texts_of(table, engine.config), pools), pools
 
 
 STUDIES = [

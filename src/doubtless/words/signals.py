@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from doubtless.errors import InputError
 from doubtless.formats.words import counted, listed, quoted
 from doubtless.metaeval.detection import detection_curve
-from doubtless.neural.engine import token_batches
+from doubtless.neural.rows import token_batches
 from doubtless.neural.tokens import Offsets
 from doubtless.words.spans import Floats, How, as_far_as_read, project
 from doubtless.words.subwords import Scheme, placed

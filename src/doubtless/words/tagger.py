@@ -20,7 +20,6 @@ from doubtless.errors import InputError
 from doubtless.formats.words import quoted
 from doubtless.neural.engine import Engine, Scored
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
 from doubtless.neural.tokens import Offsets
 from doubtless.words.spans import ErrorSpan, Floats, as_far_as_read, from_model, labels, project
 
@@ -136,8 +135,8 @@ def tag_words(
     array([0.93])
     """
     told = dict(texts)
-    if engine.config.language_tags and pairs is not None and "src" in told:
-        told["src"] = [tagged(src, lp) for src, lp in zip(told["src"], pairs, strict=True)]
+    if pairs is not None:
+        told["lp"] = [pair or "" for pair in pairs]
     # Every probability is above -1: all words are reported.
     found = engine.score(told, spans=True, words=-1.0, progress=progress)
     return tagged_words(engine, found, told["mt"])
