@@ -5,7 +5,7 @@ theirs fits into few bytes. For each pair the table is learnt from MLQE-PE train
 that it gives foretells the scores of people. Features of rows that are regressed on come from tables without
 these rows.
 
-``python recipes/bundled/surface.py --data DIR`` prints what it is worth on dev beside the bundled model.
+``python recipes/bundled/lexical.py --data DIR`` prints what it is worth on dev beside the bundled model.
 """
 
 from __future__ import annotations
