@@ -25,7 +25,6 @@ from doubtless.metaeval.correlation import pearson
 from doubtless.neural.engine import Engine
 from doubtless.neural.rows import token_batches
 from doubtless.neural.runtime import open_engine
-from doubtless.neural.tagged import tagged
 
 KEYS = ["lp", "src", "mt"]
 GRAMS = {
@@ -88,7 +87,7 @@ def by_kernel(train: Array, dev: Array, human: Array, width: float = 0.3, noise:
 
 def averages(engine: Engine, rows: pl.DataFrame) -> Array:
     """What the model has of each text at some layers: both averages, how they differ, their products."""
-    texts = {"src": [tagged(src, lp) for src, lp in rows.select("src", "lp").iter_rows()], "mt": rows["mt"]}
+    texts = {name: rows[name].to_list() for name in ("src", "mt", "lp")}
     tokens, stepper = engine.rows(texts), engine.stepper
     found = np.zeros((len(LAYERS), len(tokens.sizes), 2, 384), dtype=np.float16)
     for batch in token_batches(tokens.sizes, engine.batch_tokens):
@@ -142,7 +141,7 @@ def main() -> None:
             found[pairs == lp] = member(train.filter(own), dev.filter(own))
         return standardised(found, pairs)
 
-    texts = {"src": [tagged(s, lp) for s, lp in dev.select("src", "lp").iter_rows()], "mt": dev["mt"]}
+    texts = {name: dev[name].to_list() for name in ("src", "mt", "lp")}
     model = standardised(engine.score(texts).score, pairs)
     members = {name: each_pair(by_grams(options)) for name, options in GRAMS.items()}
     known, new, of_train = averages(engine, train), averages(engine, dev), train["lp"].to_numpy()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import polars as pl
 import pytest
 
 from doubtless.cli.main import main
-from doubtless.errors import DoubtlessError
+from doubtless.errors import DoubtlessError, InputError
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.texts import texts_of
 from doubtless.segments import as_table
@@ -94,10 +93,11 @@ def test_some_rows_may_lack_their_pair(bundled, tmp_path, capsys):
 
 def test_languages_are_told_where_they_are_known():
     table = as_table([{"src": "Hund", "mt": "dog", "lp": "de-en"}, {"src": "Hund", "mt": "dog", "lp": None}])
-    told = ModelConfig(uses="src+mt", language_tags=True)
-    assert list(texts_of(table, told)["lp"]) == ["de-en", ""]
-    assert "lp" not in texts_of(table, replace(told, language_tags=False))
-    assert "lp" not in texts_of(as_table([{"src": "Hund", "mt": "dog"}]), told)
+    config = ModelConfig(uses="src+mt")
+    assert list(texts_of(table, config)["lp"]) == ["de-en", ""]
+    assert "lp" not in texts_of(as_table([{"src": "Hund", "mt": "dog"}]), config)
+    with pytest.raises(InputError, match="column 'lp' holds List"):
+        texts_of(as_table([{"src": "Hund", "mt": "dog", "lp": ["de"]}]), config)
 
 
 def test_alpha_chooses_a_calibration(bundled, table, capsys):

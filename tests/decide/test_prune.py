@@ -267,4 +267,4 @@ def test_an_engine_scores_beginnings_as_unfinished():
 
     engine = Engine()
     engine_scorer(engine, "zh-en")(["央行"], ["The central"], True)
-    assert engine.seen == ({"src": ["en | 央行"], "mt": ["The central"]}, True)
+    assert engine.seen == ({"src": ["央行"], "mt": ["The central"], "lp": ["zh-en"]}, True)

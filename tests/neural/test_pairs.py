@@ -19,8 +19,11 @@ from doubtless.neural.config import ModelConfig  # noqa: E402
 from doubtless.neural.exits import ExitRule  # noqa: E402
 from doubtless.neural.export import export  # noqa: E402
 from doubtless.neural.live import Live  # noqa: E402
+from doubtless.neural.model import Estimator  # noqa: E402
+from doubtless.neural.pairs import corrected  # noqa: E402
 from doubtless.neural.runtime import open_engine, torch_engine  # noqa: E402
 from doubtless.neural.tagged import tagged  # noqa: E402
+from doubtless.neural.uncertainty import Quantifier, quantify  # noqa: E402
 from doubtless.surface.features import features  # noqa: E402
 from doubtless.surface.kernel import KernelRegression  # noqa: E402
 from doubtless.surface.model import Surface  # noqa: E402
@@ -95,6 +98,36 @@ def test_scores_of_known_pairs_are_corrected_and_nothing_else(engine, surface):
         np.testing.assert_allclose(with_it.outputs[name], without.outputs[name], atol=1e-6)
     untold = {"src": SRC, "mt": MT}
     np.testing.assert_allclose(engine.score(untold).score, plain(engine).score(untold).score, atol=1e-6)
+
+
+def test_pairs_may_be_written_in_other_ways(engine):
+    other = ["en_XX-de_DE", "en_de", None, "ZH-en", "es-en"]
+    with_it, without = (made.score({**KNOWN, "lp": other}).score for made in (engine, plain(engine)))
+    expected = engine.surface.correction(PAIRS, SRC, MT)
+    np.testing.assert_allclose(with_it - without, expected, atol=1e-5)
+
+
+def test_quantiles_move_with_scores():
+    outputs = {"score": np.array([0.0, 1.0]), "quantiles": np.zeros((2, 3)), "error": np.ones(2)}
+    moved = corrected(outputs, np.array([0.5, -1.0]))
+    assert moved["score"].tolist() == [0.5, 0.0]
+    assert moved["quantiles"].tolist() == [[0.5] * 3, [-1.0] * 3]
+    assert moved["error"].tolist() == [1.0, 1.0]
+    assert set(corrected({"error": np.ones(2)}, np.ones(2))) == {"error"}
+
+
+def test_models_that_are_told_and_others_are_an_ensemble(engines, model):
+    config = ModelConfig(**CONFIG | {"language_tags": False})
+    untold = replace(model, surface=None, estimator=Estimator(config, model.estimator.encoder))
+    pair = [engines["torch"], torch_engine(untold)]
+    found = quantify(pair, KNOWN, Quantifier("ensemble"))
+    expected = np.mean([engine.score(KNOWN).score for engine in pair], axis=0)
+    np.testing.assert_allclose(found.forecast.score, expected, atol=1e-6)
+
+
+def test_texts_are_not_turned_round_for_a_model_that_is_told_the_language(engine):
+    with pytest.raises(InputError, match="told no language"):
+        quantify([engine], KNOWN, Quantifier("bt"))
 
 
 def test_every_exit_is_corrected_alike(engine, surface):

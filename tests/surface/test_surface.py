@@ -1,20 +1,15 @@
 """What is learnt of a pair, the features it gives, and the correction they make."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from corpus import WORDS, segments
 
 from doubtless.errors import InputError
 from doubtless.surface.features import LEAST, features, likeliest, of_probability
 from doubtless.surface.kernel import KernelRegression
 from doubtless.surface.learn import learn, table_of
-from doubtless.surface.model import Surface
+from doubtless.surface.model import Surface, _pieces
 from doubtless.surface.table import keys
 from doubtless.surface.units import NOTHING, Units
 
@@ -132,6 +127,25 @@ def test_odd_texts_have_finite_corrections(surface, mt):
     assert np.isfinite(surface.correction(["et-en"] * 2, ["", "maja koer"], [mt, mt])).all()
 
 
+def test_long_texts_are_read_as_far_as_an_encoder_reads(surface):
+    begin, end = " ".join(["maja", "koer"] * 150), " ".join(["kaks"] * 60_000)
+    whole = surface.correction(["et-en"], [f"{begin} {end}"], [f"{begin} {end}"])
+    other = surface.correction(["et-en"], [f"{begin} {end}"], [f"{begin} {end} kaks"])
+    assert np.isfinite(whole).all()
+    np.testing.assert_allclose(whole, other, atol=0.05)  # but for the numbers of characters and signs
+
+
+def test_pieces_hold_all_rows_and_few_meetings():
+    rng = np.random.default_rng(0)
+    src, mt = (["x" * size for size in rng.integers(0, 2_000, size=700)] for _ in range(2))
+    pieces = list(_pieces(list(range(0, 700, 2)), src, mt))
+    assert [row for piece in pieces for row in piece] == list(range(0, 700, 2))
+    for piece in pieces:
+        meetings = sum((min(len(src[row]), 300) + 1) * min(len(mt[row]), 300) for row in piece)
+        assert len(piece) == 1 or (meetings <= 1_000_000 and len(piece) <= 256)
+    assert len(list(_pieces(list(range(256)), ["a"] * 256, ["b"] * 256))) == 1
+
+
 def test_a_saved_one_is_the_same(surface, tmp_path):
     surface.save(tmp_path / "surface.npz")
     again, new = Surface.load(tmp_path / "surface.npz"), segments(40, 6)
@@ -151,3 +165,14 @@ def test_a_file_without_its_parts_is_refused(tmp_path):
     np.savez(tmp_path / "surface.npz", other=np.zeros(3))
     with pytest.raises(InputError, match="not a correction"):
         Surface.load(tmp_path / "surface.npz")
+
+
+@pytest.mark.parametrize("part", ["table/starts", "table/values", "et-en/weights", "et-en/spread"])
+def test_a_file_whose_parts_do_not_fit_is_refused(surface, tmp_path, part):
+    path = tmp_path / "surface.npz"
+    surface.save(path)
+    with np.load(path) as file:
+        held = {name: file[name] for name in file.files}
+    np.savez(path, **{**held, part: held[part][:-1]})
+    with pytest.raises(InputError, match="do not fit together"):
+        Surface.load(path)

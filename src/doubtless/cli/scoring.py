@@ -92,8 +92,6 @@ def run_models(
     everyone = [*engines, *([errors] if errors else [])]
     for engine in everyone:
         texts |= texts_of(table, engine.config)
-    if quantifier.kind == "bt" and any(engine.config.language_tags for engine in everyone):
-        raise InputError("bt turns source and translation round: it needs a model that is told no language")
     adapted = None
     if wishes.adapt is not None:
         if len(engines) > 1 or rule is not None or wishes.partial:

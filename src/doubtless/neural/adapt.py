@@ -53,7 +53,7 @@ def adapt(engine: Engine, texts: Texts, plan: AdaptPlan | None = None) -> Adapta
     engine
         A model on PyTorch, in single precision, with a layer mix (for ``layer-mix``) and dropout.
     texts
-        Lists of ``mt``, ``src`` and ``ref``, as the model uses them.
+        Lists of ``mt``, ``src`` and ``ref``, as the model uses them, and of ``lp``.
     plan
         How to adapt.
 

@@ -118,7 +118,7 @@ class Engine:
         score
             For models of errors: the scores whose errors are predicted.
         partial
-            Translations are unfinished: the model says how good they are so far.
+            Translations are unfinished: the model says how good they are so far, and nothing corrects it.
         spans, words
             For models that tag words: whether to report the errors that they see; report the words that are
             more probably wrong than this.

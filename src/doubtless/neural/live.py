@@ -29,7 +29,7 @@ class Live:
     engine
         A model with exits.
     texts
-        Lists of ``mt``, ``src`` and ``ref``, as the model uses them.
+        Lists of ``mt``, ``src`` and ``ref``, as the model uses them, and of ``lp``.
     memory
         Most bytes of states that are kept between two calls; a batch on its way comes on top.
 

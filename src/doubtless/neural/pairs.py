@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+
+import numpy as np
 
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.rows import Texts
@@ -24,15 +27,28 @@ def told(config: ModelConfig, texts: Texts) -> Texts:
     return read
 
 
+def pair_of(lp: str | None) -> str:
+    """A language pair by the codes of its languages alone, however it is written.
+
+    >>> [pair_of(lp) for lp in ("et-en", "et_en", "et_EE-en_XX", "EN-zh-CN", "en", None)]
+    ['et-en', 'et-en', 'et-en', 'en-zh', 'en-', '-']
+    """
+    source, _, target = (lp or "").partition("-")
+    if not target:
+        source, _, target = source.partition("_")
+    return "-".join(re.split("[-_]", side)[0].lower() for side in (source, target))
+
+
 def correction_of(surface: Surface | None, texts: Texts) -> Array | None:
     """What is added to the scores of segments; None if nothing is."""
     if surface is None or not {"lp", "src", "mt"} <= set(texts):
         return None
-    return surface.correction(texts["lp"], texts["src"], texts["mt"])
+    return surface.correction([pair_of(lp) for lp in texts["lp"]], texts["src"], texts["mt"])
 
 
 def corrected(outputs: Mapping[str, Array], correction: Array | None) -> dict[str, Array]:
-    """Outputs with corrected scores (segments, or exits by segments)."""
+    """Outputs with corrected scores and quantiles (segments, or exits by segments)."""
     if correction is None:
         return dict(outputs)
-    return {**outputs, "score": outputs["score"] + correction}
+    moved = {"score": correction, "quantiles": np.asarray(correction)[..., None]}
+    return {name: values + moved[name] if name in moved else values for name, values in outputs.items()}

@@ -53,24 +53,24 @@ class Column(Sequence[str]):
 def texts_of(table: Table, config: ModelConfig) -> dict[str, Column]:
     """The texts of a table that a model uses; a missing text is empty, and flagged (:func:`sanity_flags`).
 
-    Models that are told the language of the translation get the language pairs too (``lp``), if there are
-    such.
+    The language pairs come with them (``lp``), if there are such: some models are told them.
 
     >>> from doubtless.segments import as_table
     >>> table = as_table([{"src": "Haus", "mt": "house", "lp": "de-en"}])
-    >>> [list(texts_of(table, ModelConfig(uses="src+mt", language_tags=told))) for told in (False, True)]
-    [['src', 'mt'], ['src', 'mt', 'lp']]
+    >>> {name: list(values) for name, values in texts_of(table, ModelConfig(uses="src+mt")).items()}
+    {'mt': ['house'], 'src': ['Haus'], 'lp': ['de-en']}
     """
+    optional = {"lp"}
+    if config.inputs == "joint" and "src" in config.texts:
+        optional.add("ref")
     found = {}
-    for name in config.texts:
-        if name == "ref" and config.inputs == "joint" and "src" in config.texts and not table.has("ref"):
+    for name in (*config.texts, "lp"):
+        if name in optional and not table.has(name):
             continue
         column = table.column(name)
         if column.dtype.is_nested():
             raise InputError(f"{table.name}: column '{column.name}' holds {column.dtype}, expected text")
         found[name] = Column(column)
-    if config.language_tags and table.has("lp"):
-        found["lp"] = Column(table.column("lp"))
     return found
 
 

@@ -89,7 +89,7 @@ def quantify(
     engines
         One model, or the members of an ensemble.
     texts
-        Lists of ``mt``, ``src`` and ``ref``.
+        Lists of ``mt``, ``src`` and ``ref``, and of ``lp``.
     quantifier
         Which uncertainty.
     errors
@@ -139,6 +139,8 @@ def _check(
         raise InputError("mcd needs dropout, which only the runtime 'torch' has")
     if kind == "bt" and config.uses != "src+mt":
         raise InputError("bt turns source and translation round: it needs a model without references")
+    if kind == "bt" and (config.language_tags or engines[0].surface is not None):
+        raise InputError("bt turns source and translation round: it needs a model that is told no language")
     if exit is not None and kind in ("mcd", "ensemble"):
         raise InputError(f"early exit and '{kind}' exclude each other")
 

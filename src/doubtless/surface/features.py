@@ -44,12 +44,14 @@ def features(table: Table, lp: str, src: pl.Series, mt: pl.Series) -> Floats:
         Sources and translations.
     """
     source, target = Units.of(src), Units.of(mt)
+    forth, partner = likeliest(table, f"{lp} forth", source, target)
+    back, _ = likeliest(table, f"{lp} back", target, source)
     parts = [
         _sizes(src, mt, source, target),
         _signs(src, mt),
-        _translations(table, f"{lp} forth", source, target),
-        _translations(table, f"{lp} back", target, source),
-        _wrong(table, lp, source, target),
+        _explained(forth, target),
+        _explained(back, source),
+        _wrong(table, lp, source, target, partner),
         _usual(table, f"{lp} source", source),
         _usual(table, f"{lp} target", target),
     ]
@@ -66,14 +68,14 @@ def _sizes(src: pl.Series, mt: pl.Series, source: Units, target: Units) -> Float
         *units,
         np.log((letters[1] + 1) / (letters[0] + 1)),
         units[1] / (units[0] + 1),
-        *(distinct(side) / np.maximum(side.lengths, 1) for side in (source, target)),
+        *(_distinct(side) / np.maximum(side.lengths, 1) for side in (source, target)),
         *(size / np.maximum(count, 1) for size, count in zip(letters, units, strict=True)),
         np.bincount(target.owner, same, target.count),
     ]
     return np.stack(columns, axis=1)
 
 
-def distinct(side: Units) -> Floats:
+def _distinct(side: Units) -> Floats:
     """How many different units each text has."""
     both = np.unique(side.owner.astype(np.uint64) << np.uint64(32) | side.codes) >> np.uint64(32)
     return np.bincount(both.astype(np.int64), minlength=side.count).astype(np.float64)
@@ -114,12 +116,11 @@ def likeliest(table: Table, kind: str, left: Units, right: Units) -> tuple[Float
     return best, meetings.left[at]
 
 
-def _translations(table: Table, kind: str, left: Units, right: Units) -> Floats:
+def _explained(best: Floats, side: Units) -> Floats:
     """How well the units of a text can be explained as translations of the other text's."""
-    best, _ = likeliest(table, kind, left, right)
     limits = of_probability(np.array([_RARE, _COMMON]))
     shares = [best == 0, best < limits[0], best > limits[1]]
-    return np.hstack([in_order(best, right.owner, right.count), _means(shares, right)])
+    return np.hstack([in_order(best, side.owner, side.count), _means(shares, side)])
 
 
 def _means(values: list[np.ndarray], side: Units) -> Floats:
@@ -128,9 +129,8 @@ def _means(values: list[np.ndarray], side: Units) -> Floats:
     return np.stack(sums, axis=1) / np.maximum(side.lengths, 1)[:, None]
 
 
-def _wrong(table: Table, lp: str, source: Units, target: Units) -> Floats:
-    """How often post-editors changed these units, or left out what they come from."""
-    _, partner = likeliest(table, f"{lp} forth", source, target)
+def _wrong(table: Table, lp: str, source: Units, target: Units, partner: Codes) -> Floats:
+    """How often post-editors changed these units, or found the source's badly translated."""
     parts = []
     for kind, side, second in (
         (f"{lp} wrong", target, None),

@@ -63,6 +63,12 @@ class KernelRegression:
         weights = np.linalg.solve(system, near.T @ (target - target.mean()))
         return cls(middle, spread, around, weights, width)
 
+    def check(self) -> None:
+        """Raise ValueError if the parts do not fit together."""
+        shape = (len(self.weights), len(self.middle))
+        if self.centres.shape != shape or self.spread.shape != self.middle.shape:
+            raise ValueError("the parts of a regression do not fit together")
+
     def predict(self, features: Floats) -> Floats:
         """The target of new rows, as it differs from its mean."""
         return self._likeness(self._standardised(features)) @ self.weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,9 +15,10 @@ from doubtless.errors import InputError
 from doubtless.surface.features import features
 from doubtless.surface.kernel import KernelRegression
 from doubtless.surface.table import Table
+from doubtless.surface.units import MOST_UNITS
 from doubtless.warp import Floats
 
-_AT_ONCE = 256  # rows: every unit of a row meets every other, which takes room
+_ROWS, _MEETINGS = 256, 1_000_000  # at once: every unit of a text meets every unit of the other
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,10 +46,8 @@ class Surface:
         names = np.array([name if name in self.pairs else "" for name in lp], dtype=object)
         found = np.zeros(len(names))
         for name in sorted(set(names) - {""}):
-            rows = np.flatnonzero(names == name)
-            for start in range(0, len(rows), _AT_ONCE):
-                some = rows[start : start + _AT_ONCE]
-                texts = [pl.Series([side[int(row)] for row in some], dtype=pl.String) for side in (src, mt)]
+            for some in _pieces(np.flatnonzero(names == name).tolist(), src, mt):
+                texts = [pl.Series([side[row] for row in some], dtype=pl.String) for side in (src, mt)]
                 found[some] = self.pairs[name].predict(features(self.table, name, *texts))
         return found
 
@@ -61,7 +60,7 @@ class Surface:
         }
         table = {f"table/{part}": value for part, value in vars(self.table).items()}
         with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **table, **kept)
+            np.savez(file, **table, **kept)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Surface:
@@ -74,6 +73,9 @@ class Surface:
             pairs = {
                 name: KernelRegression(**{part: held[f"{name}/{part}"] for part in _types}) for name in names
             }
+            table.check()
+            for regression in pairs.values():
+                regression.check()
         except (OSError, ValueError, LookupError, EOFError, TypeError, AttributeError, BadZipFile) as error:
             raise InputError(f"{path}: this is not a correction of scores ({error})") from None
         return cls(table, pairs)
@@ -88,6 +90,21 @@ class Surface:
             for part, kind in _types.items():
                 digest.update(np.asarray(getattr(self.pairs[name], part), dtype=kind).tobytes())
         return digest.hexdigest()
+
+
+def _pieces(rows: list[int], src: Sequence[str], mt: Sequence[str]) -> Iterator[list[int]]:
+    """Some rows at a time, fewer where texts are long."""
+    piece: list[int] = []
+    room = _MEETINGS
+    for row in rows:
+        size = (min(len(src[row]), MOST_UNITS) + 1) * min(len(mt[row]), MOST_UNITS)
+        if piece and (len(piece) == _ROWS or size > room):
+            yield piece
+            piece, room = [], _MEETINGS
+        piece.append(row)
+        room -= size
+    if piece:
+        yield piece
 
 
 _types = {

@@ -68,6 +68,12 @@ class Table:
     def __len__(self) -> int:
         return len(self.lower)
 
+    def check(self) -> None:
+        """Raise ValueError if the parts do not fit together."""
+        fits = len(self.starts) == _BUCKETS + 1 and (np.diff(self.starts.astype(np.int64)) >= 0).all()
+        if not (fits and self.starts[-1] == len(self.lower) == len(self.values)):
+            raise ValueError("the parts of the table do not fit together")
+
     def look(self, wanted: Keys, missing: float) -> Floats:
         """The numbers of some keys; those that are not there have another."""
         bucket, half = wanted >> np.uint32(16), wanted.astype(np.uint16)

@@ -18,6 +18,8 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 NOTHING: int = crc32(b"")
 """The code of no unit: what stands before the first, and what a unit without a source comes from."""
 
+MOST_UNITS = 300
+"""Units that are read of a text: more than an encoder takes."""
 _ENDING = 5  # characters that are kept of a word
 
 
@@ -44,13 +46,13 @@ class Units:
 
     @classmethod
     def of(cls, texts: pl.Series) -> Units:
-        """Cut texts into units.
+        """Cut texts into units, up to :data:`MOST_UNITS` of each.
 
         >>> units = Units.of(pl.Series(["Translations", "translated, translates", ""]))
         >>> units.owner.tolist(), len(set(units.codes.tolist()))
         ([0, 1, 1, 1], 2)
         """
-        found = Sentences.of(texts)
+        found = _first(Sentences.of(texts))
         cut = found.words.str.slice(0, _ENDING)
         distinct = cut.unique(maintain_order=True)
         codes = pl.Series([crc32(unit.encode()) for unit in distinct], dtype=pl.UInt64)
@@ -69,6 +71,15 @@ class Units:
         first = np.flatnonzero(np.diff(self.owner, prepend=-1))
         previous[first] = NOTHING
         return previous
+
+
+def _first(found: Sentences) -> Sentences:
+    lengths = found.lengths
+    if lengths.max(initial=0) <= MOST_UNITS:
+        return found
+    place = np.arange(len(found.owner)) - (np.cumsum(lengths) - lengths)[found.owner]
+    kept = place < MOST_UNITS
+    return Sentences(found.words.filter(pl.Series(kept)), found.owner[kept], found.count)
 
 
 @dataclass(frozen=True, eq=False)
