@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from zlib import compress
 
 import numpy as np
+import polars as pl
 import pytest
 
 from doubtless import bundled
+from doubtless.metaeval.correlation import pearson
 from doubtless.neural.runtime import open_engine
 from doubtless.reproduce import find
 
@@ -76,3 +79,18 @@ def test_every_calibration_is_for_the_pairs_that_the_model_names():
     for name in files:
         text = (folder / name).read_text(encoding="utf-8")
         assert all(f'"{pair}"' in text for pair in pairs)
+
+
+@pytest.mark.data
+def test_tables_of_words_help_where_people_judged(engine, data):
+    rows = pl.read_parquet(data / "mlqe_pe.parquet").filter(
+        pl.col("split") == "dev", pl.int_range(pl.len()).over("lp", "split") < 300
+    )
+    texts = {name: rows[name].to_list() for name in ("src", "mt", "lp")}
+    whole, pairs, human = engine.score(texts).score, rows["lp"].to_numpy(), rows["z_mean"].to_numpy()
+    alone = replace(engine, surface=None).score(texts).score
+    mean_r = [
+        np.mean([pearson(score[pairs == lp], human[pairs == lp]) for lp in np.unique(pairs)])
+        for score in (alone, whole)
+    ]
+    assert mean_r[1] > mean_r[0] + 0.005
