@@ -39,6 +39,16 @@ class Race:
         Which places of the matrix hold a candidate: sources have different numbers of them.
     budget
         Most layers that may be run for each source.
+    preference
+        For policies that choose beforehand: whom they would score first, the highest.
+    similarity
+        For the policy that uses it: for each source, how alike its candidates are.
+    level
+        Whether candidates that are at different exits are compared by :attr:`levelled` scores or by those
+        that they have.
+
+    Attributes
+    ----------
     score, doubt
         What the exit reached last says, and the standard deviation of what the layers above it will change.
     place
@@ -47,13 +57,6 @@ class Race:
         For each exit the sum of the steps by which scores came to it from the exit before, and their number.
     bound
         The lowest upper bound that each candidate has had so far, for the policy that uses bounds.
-    preference
-        For policies that choose beforehand: whom they would score first, the highest.
-    similarity
-        For the policy that uses it: for each source, how alike its candidates are.
-    level
-        Whether candidates that are at different exits are compared by :attr:`levelled` scores or by those
-        that they have.
     """
 
     exits: Array
