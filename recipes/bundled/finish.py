@@ -118,6 +118,8 @@ def make_folder(model: Path, data: Path, prepared: Path, place: Path) -> None:
     dev = pl.read_parquet(prepared / "dev.parquet")
     texts = {name: dev[name].to_list() for name in ("src", "mt", "lp")}
     whole = with_surface(replace(load(model), surface=None), data, dev, texts)
+    if exported(model):
+        unlearn_errors(whole)
     assert whole.surface is not None
     correction = whole.surface.correction(texts["lp"], texts["src"], texts["mt"])
     moved = refit(whole, texts, dev["human"].to_numpy() - correction)
@@ -157,7 +159,7 @@ def make_folder(model: Path, data: Path, prepared: Path, place: Path) -> None:
 
 
 def with_surface(model: Model, data: Path, dev: pl.DataFrame, texts: Mapping[str, Sequence[str]]) -> Model:
-    """The model with what corrects its pairs' scores; its heads are drawn to the mean, errors unlearnt.
+    """The model with what corrects its pairs' scores; its heads are drawn to the mean.
 
     What both weigh beside each other is the best linear guess on dev.
     """
@@ -172,15 +174,25 @@ def with_surface(model: Model, data: Path, dev: pl.DataFrame, texts: Mapping[str
         for head in model.estimator.heads:
             head.layers[-1].weight[0] *= WIDER * own
             head.layers[-1].bias[0] *= WIDER * own
-            # On the rows of dev they may have been fitted before: what is calibrated there must not know it.
-            head.layers[-1].weight[1:3] = 0
-            head.layers[-1].bias[1:3] = 0
     return replace(model, surface=Surface(surface.table, pairs))
+
+
+def exported(folder: Path) -> bool:
+    """Whether a folder is one that was made here before: of bytes, its heads fitted to dev."""
+    return (folder / "steps").is_dir()
+
+
+@torch.no_grad()
+def unlearn_errors(model: Model) -> None:
+    """Forget what heads know of errors and changes: what is calibrated on dev must not have been fitted there."""
+    for head in model.estimator.heads:
+        head.layers[-1].weight[1:3] = 0
+        head.layers[-1].bias[1:3] = 0
 
 
 def write_model(model: Model, source: Path, place: Path) -> None:
     """Export a model; of one that is of bytes already only the last layers of the heads change."""
-    if not (source / "steps").is_dir():
+    if not exported(source):
         shutil.rmtree(place, ignore_errors=True)
         export(model, place)
         return

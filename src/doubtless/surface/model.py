@@ -34,7 +34,7 @@ class Surface:
 
     Examples
     --------
-    >>> surface = Surface.load(bundled.folder() / FILE)  # doctest: +SKIP
+    >>> surface = Surface.load(bundled.folder() / "surface.npz")  # doctest: +SKIP
     >>> surface.correction(["et-en"], ["Tere!"], ["Hello!"])  # doctest: +SKIP
     """
 
