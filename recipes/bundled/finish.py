@@ -184,7 +184,7 @@ def exported(folder: Path) -> bool:
 
 @torch.no_grad()
 def unlearn_errors(model: Model) -> None:
-    """Forget what heads know of errors and changes: what is calibrated on dev must not have been fitted there."""
+    """Forget what heads know of errors: what is calibrated on dev must not have been fitted there."""
     for head in model.estimator.heads:
         head.layers[-1].weight[1:3] = 0
         head.layers[-1].bias[1:3] = 0
