@@ -176,3 +176,13 @@ def test_a_file_whose_parts_do_not_fit_is_refused(surface, tmp_path, part):
     np.savez(path, **{**held, part: held[part][:-1]})
     with pytest.raises(InputError, match="do not fit together"):
         Surface.load(path)
+
+
+def test_a_tagged_token_of_very_many_signs_is_cut_with_its_tag(known):
+    token = "!" * 400
+    odd = known[:20].with_columns(
+        mt_tok=pl.format("{} {}", "mt_tok", pl.lit(token)),
+        mt_tags=pl.concat_list("mt_tags", pl.lit("BAD")),
+    )
+    table = table_of([learn("et-en", odd)])
+    assert table.look(keys("et-en wrong", code("!")), 0.0)[0] > 0.95

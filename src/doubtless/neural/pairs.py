@@ -10,7 +10,7 @@ import numpy as np
 from doubtless.neural.config import ModelConfig
 from doubtless.neural.rows import Texts
 from doubtless.neural.stepper import Array
-from doubtless.neural.tagged import tagged
+from doubtless.neural.tagged import sides_of, tagged
 from doubtless.surface.model import Surface
 
 
@@ -33,10 +33,7 @@ def pair_of(lp: str | None) -> str:
     >>> [pair_of(lp) for lp in ("et-en", "et_en", "et_EE-en_XX", "EN-zh-CN", "en", None)]
     ['et-en', 'et-en', 'et-en', 'en-zh', 'en-', '-']
     """
-    source, _, target = (lp or "").partition("-")
-    if not target:
-        source, _, target = source.partition("_")
-    return "-".join(re.split("[-_]", side)[0].lower() for side in (source, target))
+    return "-".join(re.split("[-_]", side)[0].lower() for side in sides_of(lp))
 
 
 def correction_of(surface: Surface | None, texts: Texts) -> Array | None:

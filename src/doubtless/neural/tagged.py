@@ -7,14 +7,25 @@ the two texts says so. Models that were trained for it get the language before t
 from __future__ import annotations
 
 
+def sides_of(lp: str | None) -> tuple[str, str]:
+    """What a pair says of both languages, whichever sign stands between them.
+
+    >>> sides_of("en_XX-zh_CN"), sides_of("en_de"), sides_of("en"), sides_of(None)
+    (('en_XX', 'zh_CN'), ('en', 'de'), ('en', ''), ('', ''))
+    """
+    source, _, target = (lp or "").partition("-")
+    if not target:
+        source, _, target = source.partition("_")
+    return source, target
+
+
 def target_of(lp: str | None) -> str:
     """What a pair says of the target language; nothing if it is not known.
 
     >>> target_of("en-de"), target_of("en_de"), target_of("en_XX-zh_CN"), target_of("en")
     ('de', 'de', 'zh-CN', '')
     """
-    source, _, target = (lp or "").partition("-")
-    return (target or source.partition("_")[2]).replace("_", "-")
+    return sides_of(lp)[1].replace("_", "-")
 
 
 def tagged(src: str, lp: str | None) -> str:

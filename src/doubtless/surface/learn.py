@@ -74,11 +74,10 @@ def _tagged(tokens: pl.Series, tags: pl.Series) -> tuple[Units, Floats]:
     """The units of tokenized texts, and whether each is of a token that is tagged BAD."""
     lists = tokens.str.split(" ")
     flat, labels = lists.explode(), tags.explode()
-    pieces = Sentences.of(flat)
     row = np.repeat(np.arange(len(tokens)), lists.list.len().to_numpy())
     bad = (labels == "BAD").fill_null(False).to_numpy()
     units = Units.of(flat)
-    return Units(units.codes, row[pieces.owner], len(tokens)), bad[pieces.owner].astype(np.float64)
+    return Units(units.codes, row[units.owner], len(tokens)), bad[units.owner].astype(np.float64)
 
 
 def _rates(kind: str, first: Codes, second: Codes | None, wrong: Floats) -> list[Entries]:
